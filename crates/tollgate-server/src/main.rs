@@ -1,6 +1,9 @@
 //! The program `tollgate-server`.
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tollgate_server::{Mistakes, Server, Settings, install_metrics};
@@ -20,13 +23,10 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
         ["--version" | "-V"] => {
-            eprintln!("tollgate-server {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            let version = env!("CARGO_PKG_VERSION");
+            writeln!(io::stdout(), "tollgate-server {version}").map_err(Mistakes::from)
         }
-        ["--help" | "-h"] | [] => {
-            eprint!("{HELP}");
-            return ExitCode::from(if arguments.is_empty() { 2 } else { 0 });
-        }
+        ["--help" | "-h"] => write!(io::stdout(), "{HELP}").map_err(Mistakes::from),
         ["check", file] => Settings::read(file)
             .and_then(|settings| Server::check(&settings))
             .map(|warnings| warnings.iter().for_each(|it| eprintln!("warning: {it}"))),
@@ -54,14 +54,20 @@ fn serve(file: &str) -> Result<(), Mistakes> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let recorder = install_metrics().ok();
-        let [mut term, mut int] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let [mut term, mut int, mut hup] = signals.map(signal);
         let server = Server::start(settings, recorder).await?;
         tracing::info!(target: "tollgate", "listening on {}", server.addresses().join(", "));
         server
             .run(async {
-                tokio::select! {
-                    Some(()) = async { term.as_mut().ok()?.recv().await } => {}
-                    Some(()) = async { int.as_mut().ok()?.recv().await } => {}
+                loop {
+                    tokio::select! {
+                        Some(()) = async { term.as_mut().ok()?.recv().await } => break,
+                        Some(()) = async { int.as_mut().ok()?.recv().await } => break,
+                        Some(()) = async { hup.as_mut().ok()?.recv().await } => {
+                            tracing::info!(target: "tollgate", "rules and certificates follow their files; settings need a restart");
+                        }
+                    }
                 }
             })
             .await;

@@ -185,7 +185,7 @@ async fn one_of_two_servers_ends_under_load_without_a_failed_request() {
         })
     });
     let load: Vec<_> = load.collect();
-    servers[0].terminate();
+    servers[0].signal("TERM");
     let address = servers[0].addresses[1].clone();
     eventually("it says that it is going to end", || async {
         let ready = reqwest::get(format!("http://{address}/readyz"))

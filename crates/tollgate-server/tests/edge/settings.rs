@@ -170,6 +170,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
 async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_force() {
     let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[[http]]\nlisten = '127.0.0.1:0'\nstyle = 'envoy'\n";
     let server = Server::start(settings, RULES);
+        assert_eq!(run(right.path(), &["--version"]), nothing);
     let policy = async || {
         let url = format!("http://{}/check/", server.addresses[0]);
         let response = Client::new()
@@ -208,6 +209,8 @@ async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_for
 #[tokio::test]
 async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_has_ended() {
     let settings = "rules = 'limits.toml'\ndrain_seconds = 0\nledger = { url = 'sqlite:ledger.db' }\n[[http]]\nlisten = '127.0.0.1:0'\n\
+    server.signal("HUP");
+    assert_eq!(policy().await, "\"per-ip\";q=7;w=3600");
                     style = 'envoy'\n";
     let rules = "version = 1\n[[rules]]\nname = 'per-tenant'\nlimit = 'fixed_window 5/24h'\nby = ['method', 'header:x-tenant']\n\
                  durable = 'header:x-tenant'\ndaily_usage = 'method'\n";
@@ -230,7 +233,7 @@ async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_h
         let response = asked.send().await.expect("it is answered");
         assert_eq!(response.status(), status);
     }
-    server.terminate();
+    server.signal("TERM");
     while server.ended().is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }

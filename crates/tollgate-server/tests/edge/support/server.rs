@@ -102,11 +102,11 @@ impl Server {
         response.text().await.expect("it is text")
     }
 
-    /// Tells it to end, as an operating system does.
-    pub(crate) fn terminate(&self) {
+    /// Sends it a signal: TERM tells it to end.
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.process.id().to_string();
         let sent = Command::new("kill")
-            .args(["-TERM", &id])
+            .args(["-s", name, &id])
             .status()
             .expect("there is kill");
         assert!(sent.success());
