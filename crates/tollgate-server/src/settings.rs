@@ -86,7 +86,7 @@ pub(crate) struct TlsSettings {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) client_ca: Option<PathBuf>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     pub(crate) san: Vec<String>,
 }
 
@@ -177,14 +177,14 @@ impl Settings {
         self.grpc.iter().chain(&self.http)
     }
 
-    /// Lets paths begin at the folder of the file.
-    fn resolve(&mut self, folder: &Path) {
-        let Self {
     pub(crate) fn listens(&self) -> impl Iterator<Item = &Spanned<Listen>> {
         let doors = self.doors().map(|door| &door.listen);
         doors.chain(&self.console).chain(&self.metrics)
     }
 
+    /// Lets paths begin at the folder of the file.
+    fn resolve(&mut self, folder: &Path) {
+        let Self {
             rules,
             redis,
             ledger,
@@ -369,6 +369,18 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
         .iter()
         .map(|text| network(text).map_err(D::Error::custom));
     networks.collect()
+}
+
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let never = |name: &String| name.trim().is_empty() || name.parse::<IpAddr>().is_ok();
+    match names.is_empty() || names.iter().any(never) {
+        false => Ok(names),
+        true => Err(D::Error::custom(
+            "san is a list of names of hosts or URIs, such as [\"envoy.example.org\"], and not of addresses; without it, each \
+             certificate of client_ca is good",
+        )),
+    }
 }
 
 fn drain() -> Spanned<u64> {

@@ -151,9 +151,8 @@ fn is_named(connection: &ServerConnection, names: &[String]) -> bool {
         .general_names
         .iter()
         .any(|name| match name {
-            GeneralName::DNSName(name) | GeneralName::URI(name) => {
-                names.iter().any(|it| it == name)
-            }
+            GeneralName::DNSName(name) => names.iter().any(|it| it.eq_ignore_ascii_case(name)),
+            GeneralName::URI(name) => names.iter().any(|it| it == name),
             _ => false,
         })
 }

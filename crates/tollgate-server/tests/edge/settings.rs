@@ -153,6 +153,14 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "{at_start}"
         );
     }
+    for san in ["[]", "['']", "['10.0.0.1']"] {
+        let settings = format!(
+            "grpc = {{ listen = '127.0.0.1:0', tls = {{ cert = 'c', key = 'k', san = {san} }} }}\n"
+        );
+        let (code, said) = run(folder(&settings, RULES).path(), &["check", "server.toml"]);
+        let is_named = said.starts_with("server.toml:1:71: san is a list of names");
+        assert!(code == 2 && is_named, "{said}");
+    }
     // With the secret in a variable, for a list of hashes.
     let rules = format!("{RULES}[lists.leaked]\nfile = 'leaked'\nhashed = true\n");
     for redis in ["", "redis = { address = 'redis://a', namespace = 'a' }\n"] {
