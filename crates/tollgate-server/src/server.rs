@@ -224,7 +224,10 @@ impl Server {
             }
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
-            mistakes.add_of(Tls::read(tls));
+            match Tls::read(tls) {
+                Ok(tls) => warnings.extend(tls.warning()),
+                Err(wrong) => mistakes.add(wrong),
+            }
         }
         mistakes.or(warnings)
     }

@@ -21,12 +21,15 @@ use tokio_rustls::{
     },
     server::TlsStream,
 };
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer as _, GeneralName, Validity, X509Certificate};
 
 use crate::{mistakes::Mistakes, settings::TlsSettings};
 
 /// How often files are looked at.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// In seconds.
+const DAY: i64 = 86_400;
 
 /// The certificates of a door.
 #[derive(Clone)]
@@ -62,12 +65,37 @@ impl Tls {
         }
     }
 
+    /// What is to be said of a certificate that should have been renewed: another text each day.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let file = &self.settings.cert;
+        let Validity {
+            not_before,
+            not_after,
+        } = validity(&certificates(file).ok()?)?;
+        let [from, now, to] = [not_before, ASN1Time::now(), not_after].map(|it| it.timestamp());
+        let left = (to - now).max(0);
+        let days = left / DAY;
+        let text = || {
+            format!(
+                "{}: the certificate ends in {days} days; renew it",
+                file.display()
+            )
+        };
+        // Some are made for an hour.
+        (left < ((to - from) / 4).min(14 * DAY)).then(text)
+    }
+
     /// Takes the files anew whenever they change. What is wrong then leaves the certificates as they are.
     pub(crate) async fn follow(self) {
-        let mut known = self.changed();
+        let (mut known, mut said) = (self.changed(), None);
         let mut ticks = interval(INTERVAL);
         loop {
             ticks.tick().await;
+            let warning = self.warning();
+            if let Some(warning) = warning.as_ref().filter(|_| warning != said) {
+                tracing::warn!(target: "tollgate", "{warning}");
+            }
+            said = warning;
             let now = self.changed();
             if now == known {
                 continue;
@@ -107,6 +135,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
     }
 }
 
+/// When the first certificate of a file holds. What the others are for, and whether it is needed, depends on the client.
+fn validity(chain: &[CertificateDer<'_>]) -> Option<Validity> {
+    let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
+    Some(certificate.validity().clone())
+}
+
 fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -127,9 +161,26 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
         }
     };
     let key = PrivateKeyDer::from_pem_file(&settings.key)
-        .map_err(|why| Mistakes::of(&settings.key, why))?;
+        .map_err(|why| Mistakes::of(&settings.key, format!("no key can be read: {why}")));
+    let (chain, key) = match (certificates(&settings.cert), key) {
+        (Ok(chain), Ok(key)) => (chain, key),
+        (chain, key) => {
+            let mut mistakes = Mistakes::default();
+            mistakes.add_of(chain);
+            mistakes.add_of(key);
+            return Err(mistakes);
+        }
+    };
+    if let Some(Validity {
+        not_before,
+        not_after,
+    }) = validity(&chain).filter(|it| !it.is_valid())
+    {
+        let wrong = format!("the certificate is valid from {not_before} to {not_after}; renew it");
+        return Err(Mistakes::of(&settings.cert, wrong));
+    }
     let mut config = builder
-        .with_single_cert(certificates(&settings.cert)?, key)
+        .with_single_cert(chain, key)
         .map_err(|why| Mistakes::of(&settings.cert, why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))

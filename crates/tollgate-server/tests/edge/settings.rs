@@ -1,10 +1,15 @@
 //! Settings: what is wrong with them, rules that change, and who may ask.
 
-use std::{fs, ops::ControlFlow, time::Duration};
+use std::{
+    fs,
+    ops::ControlFlow,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use reqwest::Client;
 use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
+use tollgate_core::wall_clock;
 use tollgate_ledger::{AccountUsage, DailyUsage, Ledger, Period};
 use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLimitServiceClient};
 use tollgate_test_servers::eventually::eventually;
@@ -54,12 +59,12 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\nmetrics = 'unix:limits.toml'\ngrpc = { listen = 'unix:/nowhere/rls.sock' }\nledger = { url = 'sqlite:none/l.db' }\n",
             RULES,
             &[
+                "unix:limits.toml: there is a file that is no socket",
                 "unix:/nowhere/rls.sock: there is no folder /nowhere",
                 "no folder none for the ledger",
             ],
         ),
         (
-                "unix:limits.toml: there is a file that is no socket",
             "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["server.toml:2:11: the console is for this machine, and 0.0.0.0:1 is not"],
@@ -101,12 +106,6 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             &["server.toml:2:1: unknown field `gprc`"],
         ),
         (
-            "rules = 'limits.toml'\n[grpc]\nlisten = '127.0.0.1:0'\ntls = { cert = 'c.pem', key = 'k.pem' }\n[redis]\naddress = 'http://a'\nnamespace = 'a'\n",
-            "version = 1\n[[rules]]\nname = 'running'\nlimit = 'concurrent 5'\nby = 'client_ip'\n[[rules]]\nname = 'late'\nlimit = '5/s'\nby = 'client_ip'\nwait = '1s'\n\
-             [[rules]]\nname = 'here'\nlimit = 'concurrent 5'\nby = 'client_ip'\nat = 'service'\n",
-            &[
-                "limits.toml:4:9: slots are for services",
-        (
             "rules = 'limits.toml'\n[[grpc]]\nlisten = '127.0.0.1:0'\n",
             RULES,
             &["server.toml:2:1: write [grpc], once"],
@@ -120,6 +119,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\ndrain_seconds = 601\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["server.toml:2:17: drain_seconds is at most 600"],
+        ),
         (
             &format!(
                 "rules = 'limits.toml'\n[grpc]\nlisten = 'unix:{}'\n",
@@ -134,9 +134,9 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
              [[rules]]\nname = 'here'\nlimit = 'concurrent 5'\nby = 'client_ip'\nat = 'service'\n",
             &[
                 "limits.toml:4:9: slots are for services",
-        ),
                 "limits.toml:10:8: wait is for services",
                 "the scheme \"http\"",
+                "c.pem: ",
                 "k.pem: ",
             ],
         ),
@@ -170,6 +170,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
         fs::write(right.path().join("leaked"), "").expect("it is written");
         let nothing = (0, String::new());
         assert_eq!(run(right.path(), &["check", "server.toml"]), nothing);
+        assert_eq!(run(right.path(), &["--version"]), nothing);
         assert_eq!(run(right.path(), &["serve", "server.toml"]).0, 2);
     }
 }
@@ -178,7 +179,6 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
 async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_force() {
     let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[[http]]\nlisten = '127.0.0.1:0'\nstyle = 'envoy'\n";
     let server = Server::start(settings, RULES);
-        assert_eq!(run(right.path(), &["--version"]), nothing);
     let policy = async || {
         let url = format!("http://{}/check/", server.addresses[0]);
         let response = Client::new()
@@ -209,6 +209,8 @@ async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_for
         (policy().await == "\"per-ip\";q=7;w=3600").then_some(())
     })
     .await;
+    server.signal("HUP");
+    assert_eq!(policy().await, "\"per-ip\";q=7;w=3600");
     // How many changes this process has seen says nothing beside another's.
     let metrics = server.metrics().await;
     assert!(metrics.contains("tollgate_rules_revision NaN"), "{metrics}");
@@ -217,8 +219,6 @@ async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_for
 #[tokio::test]
 async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_has_ended() {
     let settings = "rules = 'limits.toml'\ndrain_seconds = 0\nledger = { url = 'sqlite:ledger.db' }\n[[http]]\nlisten = '127.0.0.1:0'\n\
-    server.signal("HUP");
-    assert_eq!(policy().await, "\"per-ip\";q=7;w=3600");
                     style = 'envoy'\n";
     let rules = "version = 1\n[[rules]]\nname = 'per-tenant'\nlimit = 'fixed_window 5/24h'\nby = ['method', 'header:x-tenant']\n\
                  durable = 'header:x-tenant'\ndaily_usage = 'method'\n";
@@ -274,18 +274,20 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key"))
         .expect("it signs");
-    let signed = |name: SanType| {
+    let ends_in = |days: u32, name: SanType| {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([]).expect("no names");
         params.subject_alt_names = vec![name];
+        let now = Duration::from_micros(wall_clock());
+        params.not_after = (UNIX_EPOCH + now + Duration::from_secs(86_400) * days).into();
         let certificate = params.signed_by(&key, &authority).expect("it signs");
         (certificate.pem(), key.serialize_pem())
     };
-    let uri = |name: &str| signed(SanType::URI(name.try_into().expect("a name")));
-    let own = || signed(SanType::DnsName("localhost".try_into().expect("a name")));
+    let uri = |name: &str| ends_in(90, SanType::URI(name.try_into().expect("a name")));
+    let dns = |days, name: &str| ends_in(days, SanType::DnsName(name.try_into().expect("a name")));
     let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[grpc]\nlisten = '127.0.0.1:0'\n\
-                    tls = { cert = 'c.pem', key = 'k.pem', client_ca = 'ca.pem', san = ['spiffe://edge/envoy'] }\n";
-    let (cert, key) = own();
+                    tls = { cert = 'c.pem', key = 'k.pem', client_ca = 'ca.pem', san = ['spiffe://edge/envoy', 'Nginx.example'] }\n";
+    let (cert, key) = dns(90, "localhost");
     let files = [
         ("c.pem", &*cert),
         ("k.pem", &*key),
@@ -312,8 +314,10 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
             .await
     };
     let envoy = || uri("spiffe://edge/envoy");
-    call(Some(envoy())).await.expect("it may");
-    for refused in [Some(uri("spiffe://edge/other")), None] {
+    for allowed in [envoy(), dns(90, "nginx.EXAMPLE")] {
+        call(Some(allowed)).await.expect("it may");
+    }
+    for refused in [Some(uri("spiffe://edge/Envoy")), None] {
         call(refused).await.expect_err("it may not");
     }
     eventually("both are counted", || async {
@@ -336,6 +340,16 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
         call(Some(envoy())).await.is_err().then_some(())
     })
     .await;
+    for (days, code, says) in [
+        (0, 2, "the certificate is valid from"),
+        (9, 0, "the certificate ends in "),
+    ] {
+        let (cert, key) = dns(days, "localhost");
+        fs::write(server.folder().join("c.pem"), cert).expect("it is written");
+        fs::write(server.folder().join("k.pem"), key).expect("it is written");
+        let (done, said) = run(server.folder(), &["check", "server.toml"]);
+        assert!(done == code && said.contains(says), "{done} {said}");
+    }
 }
 
 #[tokio::test]
