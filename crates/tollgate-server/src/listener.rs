@@ -32,7 +32,7 @@ use tokio::{
 };
 
 use crate::{
-    metrics::refused,
+    metrics::{full, refused},
     mistakes::Mistakes,
     settings::{DoorSettings, Listen},
     tls::Tls,
@@ -122,6 +122,9 @@ impl Listener {
                     let greeted = connection.greet(io, self.tls.clone(), ends.clone());
                     if is_known {
                         connections.spawn(greeted);
+                        if connections.len() == MAX_CONNECTIONS {
+                            full(D::NAME, MAX_CONNECTIONS);
+                        }
                     } else {
                         by_age.retain(|stranger| !stranger.is_finished());
                         by_age.push_back(strangers.spawn(greeted));
@@ -157,10 +160,10 @@ impl Socket {
                 if UnixStream::connect(path)
                     .await
                     .is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused)
+                    && fs::symlink_metadata(path)?.file_type().is_socket()
                 {
                     fs::remove_file(path)?;
                 }
-                    && fs::symlink_metadata(path)?.file_type().is_socket()
                 let listener = UnixListener::bind(path)?;
                 fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
                 Ok(Self::Unix(listener, path.clone()))

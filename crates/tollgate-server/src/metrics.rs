@@ -111,11 +111,23 @@ impl Checks {
 /// Tells of a caller that was refused: Envoy lets its clients pass then.
 pub(crate) fn refused(door: &'static str, peer: Option<IpAddr>, why: &dyn fmt::Display) {
     counter!("tollgate_refused_callers_total", "door" => door).increment(1);
-    // Said once a minute.
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let minute = wall_clock() / 60_000_000;
-    if LAST.swap(minute, Ordering::Relaxed) != minute {
+    if is_new_minute(&LAST) {
         let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
         tracing::error!(target: "tollgate", door, "{peer} may not ask, and its proxy may let everything pass: {why}");
     }
+}
+
+/// A door has as many connections as it takes: others wait, and their proxies may let everything pass.
+pub(crate) fn full(door: &'static str, connections: usize) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    if is_new_minute(&LAST) {
+        tracing::error!(target: "tollgate", door, "{connections} connections are open, and more have to wait");
+    }
+}
+
+/// Whether to say what may come often, once a minute.
+fn is_new_minute(last: &AtomicU64) -> bool {
+    let minute = wall_clock() / 60_000_000;
+    last.swap(minute, Ordering::Relaxed) != minute
 }
