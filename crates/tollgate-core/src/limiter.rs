@@ -9,7 +9,7 @@ use std::{
 use smallvec::SmallVec;
 
 #[cfg(feature = "metrics")]
-use crate::observe::{RuleCounts, credits_of};
+use crate::observe::{RuleCounts, credits_of, flush};
 use crate::{
     check::{Check, Checks},
     check_policy::OnStoreError,
@@ -97,7 +97,10 @@ impl Limiter {
         let fallback = fallback(&*store, before, instances)?;
         let before = before.map(|it| &*it.shared);
         let observer = Observer::new(store.rules(), before.map(|it| &*it.observer));
-        let shared = Coordinator::new(Arc::clone(&store), fallback, Arc::new(observer), before);
+        let observer = Arc::new(observer);
+        #[cfg(feature = "metrics")]
+        flush::register(&observer, &store);
+        let shared = Coordinator::new(Arc::clone(&store), fallback, observer, before);
         let registration = registration.on_retire(move || store.retire());
         Ok(Self {
             shared: Arc::new(shared),

@@ -207,6 +207,13 @@ impl MemoryRuleStore {
         }
         Settlement::Refund(0)
     }
+
+    fn usage_at(&self, rule: u16, now: Option<Tick>) -> Option<Usage> {
+        match self.bound.get(usize::from(rule))?.table.get() {
+            Some(rule) => with_table!(rule, rule => Some(rule.table.usage(now)), else None),
+            None => Some(Usage::default()),
+        }
+    }
 }
 
 crate::debug_fields!(MemoryRuleStore, it => rules: it.rules);
@@ -318,12 +325,11 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {
-        match self.bound.get(usize::from(rule))?.table.get() {
-            Some(rule) => {
-                with_table!(rule, rule => Some(rule.table.usage(self.clock.now())), else None)
-            }
-            None => Some(Usage::default()),
-        }
+        self.usage_at(rule, Some(self.clock.now()))
+    }
+
+    fn usage_counters(&self, rule: u16) -> Option<Usage> {
+        self.usage_at(rule, None)
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {

@@ -91,20 +91,22 @@ impl<A: Algorithm> Table<A> {
         self.lapsed_units.load(Ordering::Relaxed)
     }
 
-    /// What is kept, and a step of sweeping: bounded work, whatever the size of the table.
-    pub(super) fn usage(&self, now: Tick) -> Usage {
+    /// What is kept, and a step of sweeping: bounded work, whatever the size of the table. Without a time, the counters alone.
+    pub(super) fn usage(&self, now: Option<Tick>) -> Usage {
         let mut usage = Usage::default();
         // In fractions of a key, because most shards are estimated from a sample.
         let mut parts = 0;
         for place in &self.shards {
             let mut shard = lock_briefly(&place.shard);
-            shard.sweep(SWEEP, now);
-            shard.sweep_sides(now);
-            let (live, seen) = shard.sample(SAMPLE, now);
-            // Both factors are far below 2^26. Of few entries a sample may meet none.
-            let entries = shard.len() as u64 * PARTS;
-            parts += (entries * live).checked_div(seen).unwrap_or(entries);
-            usage.bytes += shard.all_bytes() as u64;
+            if let Some(now) = now {
+                shard.sweep(SWEEP, now);
+                shard.sweep_sides(now);
+                let (live, seen) = shard.sample(SAMPLE, now);
+                // Both factors are far below 2^26. Of few entries a sample may meet none.
+                let entries = shard.len() as u64 * PARTS;
+                parts += (entries * live).checked_div(seen).unwrap_or(entries);
+                usage.bytes += shard.all_bytes() as u64;
+            }
             usage.evicted_live += shard.evicted_live;
             if let Some(sides) = &shard.sides {
                 usage.evicted_live += sides.ids.evicted;

@@ -5,7 +5,7 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `metrics` | counters, gauges and histograms through the [`metrics`](https://docs.rs/metrics) facade; [`flush_metrics`] makes them exact under load |
+//! | `metrics` | counters, gauges and histograms through the [`metrics`](https://docs.rs/metrics) facade; [`flush_metrics`] makes the counters exact |
 //! | `tracing` | events of denials, outages and hot keys |
 //!
 //! Without a feature, rules that [keep them](crate::Rule::top_keys) have [top keys](crate::Limiter::top_keys).
@@ -17,6 +17,8 @@
 mod buckets;
 #[cfg(feature = "tracing")]
 mod events;
+#[cfg(feature = "metrics")]
+pub(crate) mod flush;
 #[cfg(feature = "metrics")]
 mod names;
 pub(crate) mod observer;
@@ -50,7 +52,9 @@ pub(crate) mod waiting {
 }
 
 #[cfg(feature = "metrics")]
-pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
+pub use self::flush::flush_metrics;
+#[cfg(feature = "metrics")]
+pub use self::rule_counters::{RequestCount, RuleCounts};
 #[cfg(feature = "metrics")]
 pub(crate) use self::rule_metrics::credits_of;
 pub use self::{

@@ -28,7 +28,7 @@ use crate::{
     observe::{
         names::CHECK_DURATION,
         rule_counters::{RuleCounters, RuleCounts},
-        rule_metrics::{RuleMetrics, show_usage},
+        rule_metrics::{RuleMetrics, show_tracked},
     },
     rule::Mode,
     store::rule_store::Usage,
@@ -253,21 +253,34 @@ impl Observer {
             return;
         }
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
-            // Also of a rule that this one has replaced.
-            if let Some(counters) = observer.history.counters.get() {
-                counters.publish();
-            }
             if matches!(rule.mode(), Mode::Threshold { .. }) {
                 continue;
             }
             // A rule set has fewer than 65 536 rules.
-            let index = index as u16;
-            let (usage, lapsed) = (store.usage(index), store.lapsed_units(index));
+            let usage = store.usage(index as u16);
             // The series of a rule begin with its first key.
-            let is_used = usage.is_some_and(|usage| usage != Usage::default()) || lapsed > 0;
-            if is_used || observer.metrics.get().is_some() {
+            if let Some(usage) = usage
+                && (usage != Usage::default() || observer.metrics.get().is_some())
+            {
                 observer.metrics(rule);
-                show_usage(rule, usage, lapsed);
+                show_tracked(rule, usage);
+            }
+        }
+        self.flush(store);
+    }
+
+    /// Hands to the recorder what it does not know of, of the rules that were used.
+    pub(super) fn flush(&self, store: &dyn RuleStore) {
+        for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
+            // Also of a rule that this one has replaced.
+            if let Some(counters) = observer.history.counters.get() {
+                counters.publish();
+            }
+            if let Some(metrics) = observer.metrics.get()
+                && !matches!(rule.mode(), Mode::Threshold { .. })
+            {
+                let index = index as u16;
+                metrics.show_counted(store.usage_counters(index), store.lapsed_units(index));
             }
         }
     }
@@ -397,7 +410,7 @@ impl RuleObserver {
     #[cfg(feature = "metrics")]
     fn metrics(&self, rule: &Rule) -> &RuleMetrics {
         self.metrics.get_or_init(|| {
-            let counters = self.history.counters.get_or_init(RuleCounters::register);
+            let counters = self.history.counters.get_or_init(Arc::default);
             Box::new(RuleMetrics::new(rule, counters))
         })
     }

@@ -1,7 +1,7 @@
 //! What is counted of a rule's requests: readable in the process, and handed to the recorder of the application.
 
 use std::sync::{
-    Arc, Weak,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -66,32 +66,6 @@ impl RuleCounts {
     }
 }
 
-/// The counters of all rules of this process that were used.
-static USED: Mutex<Vec<Weak<RuleCounters>>> = Mutex::new(Vec::new());
-
-/// Brings the counters of all limiters and layers of this process up to date. Call it before you render metrics, where they have
-/// to be exact under load.
-///
-/// A request hands its numbers to the recorder itself, unless its rule has many in a millisecond: then it leaves them to the
-/// next ones, at most 63 of each series and processor. Where no request follows, they are missing until then.
-///
-/// ```
-/// # use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
-/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::gcra(60, MINUTE))])?;
-/// for _ in 0..10 {
-///     let _ = limiter.try_acquire("api", &Key::of("account-7"))?;
-/// }
-/// tollgate_core::observe::flush_metrics();
-/// // Now the recorder has `tollgate_requests_total{rule="api",decision="allowed",…} 10`.
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn flush_metrics() {
-    let used: Vec<_> = USED.lock().iter().filter_map(Weak::upgrade).collect();
-    for rule in used {
-        rule.publish();
-    }
-}
-
 /// The counters of the rules with one name that take the place of each other.
 #[derive(Debug, Default)]
 pub(super) struct RuleCounters {
@@ -141,18 +115,6 @@ const ONE_BY_ONE: u64 = 64;
 const TOGETHER: u64 = 64;
 
 impl RuleCounters {
-    /// Those of a rule that is used for the first time.
-    pub(super) fn register() -> Arc<Self> {
-        let counters = Arc::new(Self::default());
-        let mut used = USED.lock();
-        // Those that are gone are forgotten before there are twice as many.
-        if used.len() == used.capacity() {
-            used.retain(|rule| rule.strong_count() > 0);
-        }
-        used.push(Arc::downgrade(&counters));
-        counters
-    }
-
     /// The counter of a series. It is made at the first use: one that was made before the application has installed its
     /// recorder would never count.
     pub(super) fn series(&self, rule: &Rule, plan: &str, series: Series) -> Arc<SeriesCounter> {

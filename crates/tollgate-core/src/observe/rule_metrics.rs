@@ -48,6 +48,11 @@ pub(super) struct RuleMetrics {
     /// In the order of [`FALLBACKS`].
     fallback: [Counter; 7],
     admitted_in_fallback: Counter,
+    /// What the store counts.
+    evicted_live: Counter,
+    new_keys: Counter,
+    evicted_blocks: Counter,
+    lapsed_units: Counter,
 }
 
 /// The counters of a plan that requests have used, one after the other: they are few.
@@ -103,6 +108,17 @@ impl RuleMetrics {
                 counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy)
             }),
             admitted_in_fallback: of_rule(ADMITTED_IN_FALLBACK),
+            evicted_live: of_rule(EVICTED_LIVE),
+            new_keys: of_rule(NEW_KEYS),
+            evicted_blocks: match rule.block_setting() {
+                Some(_) => of_rule(EVICTED_BLOCKS),
+                None => Counter::noop(),
+            },
+            lapsed_units: match (rule.at_most_wait(), rule.debt_of()) {
+                (Some(_), _) => of_rule(LAPSED_UNITS),
+                (None, 1..) => of_rule(DEBT_LAPSED),
+                (None, 0) => Counter::noop(),
+            },
         };
         // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
         let (store, fallback) = (Source::Store, Source::Fallback);
@@ -118,9 +134,6 @@ impl RuleMetrics {
                 (Kind::ShadowDenied(Reason::Quota), store),
             ],
         };
-        for counter in [EVICTED_LIVE, NEW_KEYS] {
-            of_rule(counter).increment(0);
-        }
         for level in 1..=rule.block_setting().map_or(0, |block| block.times().len()) {
             // There are at most 32 times.
             blocks_of(rule, level as u8).increment(0);
@@ -210,6 +223,16 @@ impl RuleMetrics {
         }
     }
 
+    /// What the store has counted so far of the rule, where it says so.
+    pub(super) fn show_counted(&self, usage: Option<Usage>, lapsed_units: u64) {
+        if let Some(usage) = usage {
+            self.evicted_live.absolute(usage.evicted_live);
+            self.new_keys.absolute(usage.new_keys);
+            self.evicted_blocks.absolute(usage.evicted_blocks);
+        }
+        self.lapsed_units.absolute(lapsed_units);
+    }
+
     /// A rule's answer while its store fails.
     fn fallback(&self, check: Option<&Check>, verdict: &Verdict, decision: &Decision) {
         let answer = check.and_then(|check| check.policy().store_error_answer());
@@ -231,26 +254,11 @@ impl RuleMetrics {
     }
 }
 
-/// Shows what a store keeps of a rule, where it says so, and how many units of its requests have lapsed so far. That is done once a second,
-/// so the handles are made each time.
-pub(super) fn show_usage(rule: &Rule, usage: Option<Usage>, lapsed_units: u64) {
-    let name = rule.shared_name();
-    let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(name));
-    let counter = |metric: &'static str| counter!(metric, "rule" => Arc::clone(name));
-    if let Some(usage) = usage {
-        gauge(TRACKED_KEYS).set(usage.keys as f64);
-        gauge(TRACKED_BYTES).set(usage.bytes as f64);
-        counter(EVICTED_LIVE).absolute(usage.evicted_live);
-        counter(NEW_KEYS).absolute(usage.new_keys);
-        if rule.block_setting().is_some() {
-            counter(EVICTED_BLOCKS).absolute(usage.evicted_blocks);
-        }
-    }
-    if rule.at_most_wait().is_some() {
-        counter(LAPSED_UNITS).absolute(lapsed_units);
-    } else if rule.debt_of() > 0 {
-        counter(DEBT_LAPSED).absolute(lapsed_units);
-    }
+/// Shows what a store keeps of a rule. That is done once a second, so the handles are made each time.
+pub(super) fn show_tracked(rule: &Rule, usage: Usage) {
+    let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(rule.shared_name()));
+    gauge(TRACKED_KEYS).set(usage.keys as f64);
+    gauge(TRACKED_BYTES).set(usage.bytes as f64);
 }
 
 /// The units of credits that were `granted`, `revoked` or `used`.

@@ -260,6 +260,12 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// The same without keys and bytes, which are 0 in it. It reads no clock: that of a test may be the clock of one thread alone.
+    fn usage_counters(&self, rule: u16) -> Option<Usage> {
+        let _ = rule;
+        None
+    }
+
     /// Units of requests that [waited](crate::Rule::wait) for the rule at index `rule` and gave up, and that could not go back
     /// because others were behind them; under a rule with [debt](crate::Rule::debt), units that were charged beyond it, or in vain. As
     /// far as this process knows, and since it knows the rule.
