@@ -230,8 +230,9 @@ impl Limiter {
     }
 
     /// A quota of its own for checks of the rule with this name, which has a [variable quota](Rule::variable_quota). It may be
-    /// any of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period; or
-    /// [`unlimited`](crate::Quota::unlimited). Used units are carried over from one to the next.
+    /// any of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period;
+    /// [`unlimited`](crate::Quota::unlimited); or [`none`](crate::Quota::none), which 0 units are too. Used units are carried
+    /// over from one to the next.
     ///
     /// It is cheap: a quota is looked up by its numbers. Up to 65 000 different ones may be used within ten minutes. One that
     /// was not used for ten minutes may be forgotten: make it anew for each piece of work. A check that brings along a forgotten

@@ -453,6 +453,15 @@ impl Quota {
         share
     }
 
+    /// The same, or [`none`](Self::none) where its units are 0, as in text: of a quota that is computed, say for a suspended plan.
+    #[doc(hidden)]
+    pub fn or_none(self) -> Self {
+        match self.has_state() && self.limit.min(self.limit()) == 0 {
+            true => Self::none(),
+            false => self,
+        }
+    }
+
     /// So many thousandths of the units in the same time, rounded up. Of those that pass at once at least `least` are left, or all, if they
     /// are fewer. A rate that could not be counted exactly stays what it is. For rules in files, which switches scale.
     #[doc(hidden)]

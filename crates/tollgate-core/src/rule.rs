@@ -620,13 +620,14 @@ impl Rule {
         self.with(|settings| settings.variable = variable.map(|it| it.in_part(part)))
     }
 
-    /// A quota for a check of this rule: see [`Limiter::quota_for`](crate::Limiter::quota_for).
+    /// A quota for a check of this rule: see [`Limiter::quota_for`](crate::Limiter::quota_for). One of 0 units is [none](Quota::none).
     ///
     /// # Errors
     ///
     /// The rule's quota is [not variable](Self::variable_quota); a quota of another algorithm or another period, or one that
     /// [`Quota::validate`] refuses; too many different quotas ([`TooManyQuotas`](RuleErrorKind::TooManyQuotas)).
     pub fn quota_for(&self, quota: Quota) -> Result<CheckQuota, RuleError> {
+        let quota = quota.or_none();
         let Some(variable) = &self.settings.variable else {
             return Err(self.error(
                 RuleErrorKind::Plan,

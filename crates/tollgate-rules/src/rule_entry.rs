@@ -215,6 +215,10 @@ impl RuleEntry {
         }
         let quotas = &fields.reader.bindings.quotas;
         let quota = fields.read("quota_by", |name| name.bound("bound quota", quotas));
+        // A switch leaves what is blocked blocked.
+        let quota = quota.map(|quota: Arc<QuotaFn>| -> Arc<QuotaFn> {
+            Arc::new(move |head: &Head<'_>| quota(head).map(Quota::or_none))
+        });
         if quota.is_some() {
             rule = rule.variable_quota();
         }

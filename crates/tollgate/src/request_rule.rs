@@ -369,12 +369,13 @@ impl RequestRule {
     /// token and put it into an extension. If the closure returns `None`, the rule's own quota applies, or the plan that
     /// [`plan_by`](Self::plan_by) selects.
     ///
-    /// It may be any quota of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period; or
-    /// [`unlimited`](Quota::unlimited). A client whose quota changes keeps its usage, as with plans. On a shared store such a
-    /// request is decided by the store, whatever the rule's [consistency](tollgate_core::Rule::consistency).
+    /// It may be any quota of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period;
+    /// [`unlimited`](Quota::unlimited); or [`none`](Quota::none), which 0 units are too. A client whose quota changes keeps its
+    /// usage, as with plans. On a shared store such a request is decided by the store, whatever the rule's
+    /// [consistency](tollgate_core::Rule::consistency).
     ///
-    /// With any other quota, the rule's own applies, and the first of them is an event at error level. Up to 65 000 different
-    /// quotas may be used within ten minutes. With more, the rule's own applies, and an event says so once.
+    /// With any other quota, the rule's own applies, and an event at error level says what is wrong: once for each mistake, of up to 64
+    /// in a rule. So it is beyond 65 000 different quotas within ten minutes.
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::extension_with};

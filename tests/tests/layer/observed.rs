@@ -295,6 +295,7 @@ async fn the_first_unknown_plan_is_reported() {
 async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
     let rule = all(per_minute("computed", 9)).quota_by(|head| match head.uri.path() {
         "/" => Some(Quota::gcra(99, MINUTE)),
+        "/hour" => Some(Quota::fixed_window(99, 60 * MINUTE)),
         _ => Some(Quota::fixed_window(99, MINUTE)),
     });
     let app = app([rule]);
@@ -304,6 +305,12 @@ async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
     send_times(&app, 3).await;
     let words = ["computed", "gcra", "fixed_window", "own quota applies"];
     events.one(Level::ERROR, &words);
+    // So is another mistake.
+    let events = Events::listen();
+    for _ in 0..3 {
+        send(&app, get("/hour")).await;
+    }
+    events.one(Level::ERROR, &["computed", "3600s", "own quota applies"]);
 }
 
 #[tokio::test]
@@ -377,15 +384,15 @@ async fn states_that_a_flood_evicts_are_counted() {
     for key in 0..5_000 {
         send(&app, get("/").header("x-api-key", key)).await;
     }
+    // Also without a request of the next second.
+    let counted = metrics.counted();
+    let evicted = counted.count("tollgate_evicted_live_total{rule=per-key}");
     clock.advance(SECOND);
     send(&app, get("/").header("x-api-key", "last")).await;
     let counted = metrics.counted();
     let tracked = counted.gauge("tollgate_tracked_keys{rule=per-key}");
     assert!(evicted > 1_000 && tracked < 5_000.0, "{evicted} {tracked}");
     assert!(counted.gauge("tollgate_tracked_bytes{rule=per-key}") > tracked);
-    // Also without a request of the next second.
-    let counted = metrics.counted();
-    let evicted = counted.count("tollgate_evicted_live_total{rule=per-key}");
 }
 
 #[tokio::test]

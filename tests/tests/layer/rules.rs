@@ -138,6 +138,11 @@ async fn a_quota_is_computed_for_each_request() {
     let denied = text(denied).await;
     assert!(denied.contains("allows 2 requests per 60 s"), "{denied}");
     assert_eq!(send(&app, with(3)).await.status(), 200);
+    // As 0 in text, it is none and not the rule's own.
+    let suspended = send(&app, with(0)).await;
+    assert_eq!(field(&suspended, "retry-after"), "");
+    let suspended = text(suspended).await;
+    assert!(suspended.contains("blocked"), "{suspended}");
     let grpc = with(3).method(Method::POST);
     let denied = send(&app, grpc.header("content-type", "application/grpc")).await;
     assert_eq!(field(&denied, "grpc-status"), "8");

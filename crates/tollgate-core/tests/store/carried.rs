@@ -84,7 +84,7 @@ fn a_rule_refuses_a_quota_that_cannot_be_counted_with_its_own() {
         (rule(gcra), Quota::gcra(20, MINUTE), "add variable_quota()"),
         (
             rule(gcra).variable_quota(),
-            Quota::gcra(0, MINUTE),
+            Quota::gcra(u64::MAX, MINUTE),
             "the quota of a check: ",
         ),
         (
@@ -128,6 +128,9 @@ fn a_quota_that_is_one_of_the_rule_s_counts_as_that_and_any_other_has_a_number_o
             [0, 1, 2, 3]
         );
         assert_eq!(number(Quota::unlimited()), 4);
+        // As in text.
+        let empty = Quota::token_bucket(0).refill(5, SECOND);
+        assert_eq!([quota(0), empty, Quota::none()].map(number), [5; 3]);
     }
 }
 

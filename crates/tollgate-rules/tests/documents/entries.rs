@@ -124,20 +124,27 @@ async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
             assert_eq!(said, (passed[1] == 0, true), "{switch}: {explained:?}");
         }
         // So it is where code says whom it blocks.
-        let computed = |mut request: http::Request<String>| {
-            let none = http::HeaderValue::from_static("none");
-            request.headers_mut().insert("x-limit", none);
+        let computed = |mut request: http::Request<String>, limit| {
+            let limit = http::HeaderValue::from_static(limit);
+            request.headers_mut().insert("x-limit", limit);
             request
         };
-        for request in [client("/own", "ann"), get("/own")] {
-            let (head, _) = computed(request.clone()).into_parts();
+        for (request, limit) in [
+            (client("/own", "ann"), "none"),
+            (client("/own", "ann"), "0"),
+            (get("/own"), "none"),
+        ] {
+            let (head, _) = computed(request.clone(), limit).into_parts();
             let explained = &document.explain(&head)[2];
             let is_rejected = matches!(explained.outcome, Explained::Rejects(_));
             assert!(
                 is_blocked(explained) || is_rejected,
                 "{switch}: {explained:?}"
             );
-            assert_eq!(passing(rules(), || computed(request.clone())).await, 0);
+            assert_eq!(
+                passing(rules(), || computed(request.clone(), limit)).await,
+                0
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ use std::{
 
 use http::{Method, Request, Response};
 use tollgate::{
-    Key, MemoryStore, RateLimitLayer, RequestRule,
+    Key, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule,
     clock::{Clock, ManualClock},
     key::{PeerAddr, computed},
 };
@@ -62,7 +62,11 @@ pub(crate) fn bindings() -> Bindings {
                 .and_then(|caller| caller.plan)
         })
         .quota("token", |head| {
-            head.headers.get("x-limit")?.to_str().ok()?.parse().ok()
+            let text = head.headers.get("x-limit")?.to_str().ok()?;
+            match text.parse() {
+                Ok(units) => Some(Quota::gcra(units, MINUTE)),
+                Err(_) => text.parse().ok(),
+            }
         })
         .condition("beta", |head| head.headers.contains_key("x-beta"))
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU32, Ordering},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{Limiter, MAX_UNITS, Rule, RuleError, RuleErrorKind};
+use tollgate_core::{
+    Limiter, MAX_UNITS, Rule, RuleError,
+    sync::{Mutex, lock},
+};
 
 use crate::diagnostics;
 
@@ -28,6 +31,9 @@ tollgate_core::metric_names! {
 
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
+
+/// The mistakes in computed quotas of a rule that are reported.
+const QUOTA_MISTAKES: usize = 64;
 
 /// The name of an unknown plan may come from a client.
 const LONGEST_NAME: usize = 64;
@@ -53,6 +59,8 @@ enum Metric {
 struct RuleReports {
     name: Arc<str>,
     reported: Reported,
+    /// What was said of computed quotas: each tenant may have a mistake of its own.
+    quota_mistakes: Mutex<HashSet<String>>,
     /// The number of requests without a key before the first with one.
     keyless: AtomicU32,
     /// In the order of [`Metric`]. Made when the rule is first used: handles that are made before the application has installed its
@@ -78,13 +86,11 @@ impl RuleReports {
 struct Reported(AtomicU8);
 
 const MISCONFIGURED: u8 = 1;
-const QUOTA_REFUSED: u8 = 1 << 1;
-const TOO_MANY_QUOTAS: u8 = 1 << 2;
-const COST_ABOVE_LIMIT: u8 = 1 << 3;
-const LOOK_UP_FAILED: u8 = 1 << 4;
+const COST_ABOVE_LIMIT: u8 = 1 << 1;
+const LOOK_UP_FAILED: u8 = 1 << 2;
 /// Any request had a key.
-const KEYED: u8 = 1 << 5;
-const UNKNOWN_PLAN: u8 = 1 << 6;
+const KEYED: u8 = 1 << 3;
+const UNKNOWN_PLAN: u8 = 1 << 4;
 
 // Of the layer.
 const WRONG_NAME: u8 = 1;
@@ -209,12 +215,14 @@ impl Observer {
 
     /// A quota cannot be counted, or there are too many.
     pub(crate) fn quota_refused(&self, rule: u16, error: &RuleError) {
-        let mistake = match error.kind() {
-            RuleErrorKind::TooManyQuotas => TOO_MANY_QUOTAS,
-            _ => QUOTA_REFUSED,
+        let Some(rule) = self.rules.get(usize::from(rule)) else {
+            return;
         };
-        if self.first(rule, mistake).is_some() {
-            diagnostics::error(&format!("quota_by: {error}; the rule's own quota applies"));
+        let message = format!("quota_by: {error}; the rule's own quota applies");
+        let mut mistakes = lock(&rule.quota_mistakes);
+        if mistakes.len() < QUOTA_MISTAKES && mistakes.insert(message.clone()) {
+            drop(mistakes);
+            diagnostics::error(&message);
         }
     }
 
