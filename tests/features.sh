@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 printf '== tollgate, tollgate-client and tollgate-core with nothing\n'
 cargo clippy --quiet -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
 
-for feature in axum metrics serde tokio tonic tracing uuid; do
+for feature in axum calendar metrics serde tonic tracing uuid; do
   printf '== tollgate with %s alone\n' "$feature"
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done

@@ -10,7 +10,7 @@
 pub mod abuse {}
 
 #[doc = include_str!("../guide/links.md")]
-#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/budgets.md"))]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/budgets.md"))]
 pub mod budgets {}
 
 #[doc = include_str!("../guide/links.md")]
@@ -23,7 +23,7 @@ pub mod choosing {}
 pub mod grpc {}
 
 #[doc = include_str!("../guide/links.md")]
-#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/migrating.md"))]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/migrating.md"))]
 pub mod migrating {}
 
 #[doc = include_str!("../guide/links.md")]
@@ -36,13 +36,13 @@ pub mod operating {}
 pub mod overload {}
 
 #[doc = include_str!("../guide/links.md")]
-#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/recipes.md"))]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/recipes.md"))]
 pub mod recipes {}
 
 #[doc = include_str!("../guide/links.md")]
-#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/start.md"))]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/start.md"))]
 pub mod start {}
 
 #[doc = include_str!("../guide/links.md")]
-#[cfg_attr(all(feature = "axum", feature = "tokio"), doc = include_str!("../guide/waiting.md"))]
+#[cfg_attr(feature = "axum", doc = include_str!("../guide/waiting.md"))]
 pub mod waiting {}

@@ -80,10 +80,10 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in a queue, and `Clock::tokio` |
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
+//! | `calendar` | quotas by the days, weeks, months and years of a time zone: `Quota::calendar` |
 //! | `serde` | top keys can be serialised; a [`Quota`] is a text in documents |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!

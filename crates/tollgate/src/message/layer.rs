@@ -61,7 +61,6 @@ impl MessageLimitLayer {
     /// # Panics
     ///
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.
-    #[cfg(feature = "tokio")]
     pub fn wait_up_to(self, max_wait: std::time::Duration) -> Self {
         self.set(|settings| settings.message_wait = Some(max_wait))
     }

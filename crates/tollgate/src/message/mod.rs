@@ -8,7 +8,7 @@
 //! | counted | the messages of gRPC requests, by their prefixes; a unary call has one |
 //! | not counted | messages to clients; messages that the service never reads; other requests, with [`Protocol::Auto`](crate::rejection::Protocol::Auto) |
 //! | key, plan, cost of a message | from the head of the call, once |
-//! | over the limit | the call ends with RESOURCE_EXHAUSTED, or the message waits: `wait_up_to`, with the feature `tokio` |
+//! | over the limit | the call ends with RESOURCE_EXHAUSTED, or the message waits: [`wait_up_to`](MessageLimitLayer::wait_up_to) |
 //! | store failed, and the rule has `OnStoreError::Deny` | the call ends with UNAVAILABLE |
 //!
 //! # How a call ends
@@ -85,7 +85,7 @@
 //! # }
 //! ```
 //!
-//! A customised one, with the feature `tokio`: messages wait in a queue, imports cost more, and an outer layer limits calls. The test takes
+//! A customised one: messages wait in a queue, imports cost more, and an outer layer limits calls. The test takes
 //! no time, because tokio's clock is paused:
 //!
 //! ```
@@ -104,8 +104,6 @@
 //!     Ok(Response::new(Body::empty()))
 //! }
 //!
-//! # #[cfg(not(feature = "tokio"))] fn main() {}
-//! # #[cfg(feature = "tokio")]
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MemoryStore::builder().clock(Clock::tokio()).build();
