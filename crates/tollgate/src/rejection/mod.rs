@@ -147,9 +147,10 @@ pub(crate) mod style;
 mod tests;
 
 pub use self::denial::Denial;
+#[doc(no_inline)]
+pub use self::style::Rejection;
 pub(crate) use self::{
     grpc::{UNAVAILABLE, UNIMPLEMENTED, trailers_only},
     http::{Responses, clear_for_head},
-    style::Rejection,
 };
 pub use crate::protocol::Protocol;
