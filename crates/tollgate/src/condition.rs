@@ -44,7 +44,7 @@ use crate::{
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
 ///
 /// `method_in([Method::HEAD])` is HEAD alone. For GET alone write a closure, `|head| head.method == Method::GET`.
-pub fn method_in(methods: impl IntoIterator<Item = Method>) -> impl Condition {
+pub fn method_in(methods: impl IntoIterator<Item = Method>) -> impl Condition + Clone {
     let mut methods: Vec<_> = methods.into_iter().collect();
     let mistake = method_mistake(&methods);
     if methods.contains(&Method::GET) {
@@ -81,7 +81,7 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
 ///
 /// The path is the one that [`path()`] sees, with the prefixes of nested routers. A text that no path begins with is an error of the
 /// layer: a pattern such as `/users/{id}`, a query, characters that clients send escaped.
-pub fn path_under(prefix: impl Into<String>) -> impl Condition {
+pub fn path_under(prefix: impl Into<String>) -> impl Condition + Clone {
     let mut prefix = prefix.into();
     let mistake = prefix_mistake(&prefix);
     while prefix.ends_with('/') {
@@ -130,7 +130,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Condition {
 /// # Errors
 ///
 /// A text that is not a pattern. The error says what would be right.
-pub fn path(pattern: &str) -> Result<impl Condition, RuleError> {
+pub fn path(pattern: &str) -> Result<impl Condition + Clone, RuleError> {
     Ok(path_matches(PathPattern::new(pattern)?))
 }
 
@@ -156,7 +156,7 @@ pub fn path(pattern: &str) -> Result<impl Condition, RuleError> {
 /// A text that is not a network, or no network at all.
 pub fn client_in<N: ToString>(
     networks: impl IntoIterator<Item = N>,
-) -> Result<impl Condition, RuleError> {
+) -> Result<impl Condition + Clone, RuleError> {
     client_ip().is_in(networks)
 }
 
@@ -166,14 +166,14 @@ pub fn client_in<N: ToString>(
 ///
 /// It is `false` for a request without this key, for one that sends it more than once, and for one whose key is looked up. So take
 /// `when_listed` for keys that are to be denied.
-pub fn in_list(by: impl KeyExtractor, list: &KeyList) -> impl Condition {
+pub fn in_list(by: impl KeyExtractor, list: &KeyList) -> impl Condition + Clone {
     let (mistake, list) = (by.validate().err(), list.clone());
     let holds = move |head: &Head<'_>| list.has(&by, head) == Some(true);
     KnownCondition::new(Routes::default(), mistake, holds).into_fn()
 }
 
 /// Either condition is `true`.
-pub fn any_of(one: impl Condition, other: impl Condition) -> impl Condition {
+pub fn any_of(one: impl Condition, other: impl Condition) -> impl Condition + Clone {
     let (one, other) = (KnownCondition::of(one), KnownCondition::of(other));
     let routes = one.routes.or(&other.routes);
     let mistake = one.mistake.or(other.mistake);
@@ -182,7 +182,7 @@ pub fn any_of(one: impl Condition, other: impl Condition) -> impl Condition {
 }
 
 /// The condition is `false`.
-pub fn not(condition: impl Condition) -> impl Condition {
+pub fn not(condition: impl Condition) -> impl Condition + Clone {
     let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
     // Without its routes: it is true outside of them.
     KnownCondition::new(Routes::default(), mistake, move |head| !holds(head)).into_fn()
@@ -309,11 +309,12 @@ mod tests {
 
         let method = |text: &str| Method::from_bytes(text.as_bytes()).expect("a token");
         let rule = || Rule::new("r", Quota::gcra(1, MINUTE)).by(constant("all"));
+        let internal = path_under("internal");
         for (rule, words) in [
             (rule().when(method_in([])), "no method"),
             (rule().when(method_in([method("*")])), "leave method_in out"),
             (rule().when(method_in([method("get")])), "in upper case"),
-            (rule().when(path_under("internal")), "begins with a slash"),
+            (rule().when(internal.clone()), "begins with a slash"),
             (rule().when(path_under("/users/{id}")), "this is no pattern"),
             (rule().when(path_under("/users/:id")), "this is no pattern"),
             (rule().when(path_under("/search*")), "this is no pattern"),
@@ -323,7 +324,7 @@ mod tests {
                 rule().exempt(any_of(|_| false, not(method_in([])))),
                 "no method",
             ),
-            (rule().exact_when(path_under("a")), "begins with a slash"),
+            (rule().exact_when(internal), "begins with a slash"),
             (
                 rule().on_store_error_when(method_in([]), tollgate_core::OnStoreError::Deny),
                 "no method",

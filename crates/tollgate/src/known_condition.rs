@@ -33,9 +33,21 @@ pub struct KnownCondition {
 type KnownFn = Box<dyn Known>;
 
 /// In place of [`Condition`], which users may box as well.
-trait Known: Condition {}
+trait Known: Condition {
+    fn boxed(&self) -> KnownFn;
+}
 
-impl<F: Condition> Known for F {}
+impl<F: Condition + Clone> Known for F {
+    fn boxed(&self) -> KnownFn {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for KnownFn {
+    fn clone(&self) -> Self {
+        (**self).boxed()
+    }
+}
 
 /// Stands in the extensions of a head to get the condition of a closure.
 #[derive(Clone, Default)]
@@ -73,7 +85,7 @@ impl KnownCondition {
     }
 
     /// The condition as a closure.
-    pub fn into_fn(self) -> impl Condition {
+    pub fn into_fn(self) -> impl Condition + Clone {
         let known: KnownFn = Box::new(move |head: &Head<'_>| match head.extensions.get() {
             None => (self.holds)(head),
             Some(Probe(found)) => {
@@ -89,7 +101,7 @@ tollgate_core::debug_fields!(KnownCondition, it => routes: it.routes);
 
 /// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
 /// request by its words, too.
-pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condition {
+pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condition + Clone {
     let words: Box<[_]> = (words.into_iter())
         .map(|word| word.map(String::into_boxed_str))
         .collect();
@@ -109,7 +121,7 @@ pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condit
 }
 
 /// The path matches this pattern: as [`path`](crate::condition::path()), of a pattern that was made before.
-pub fn path_matches(pattern: PathPattern) -> impl Condition {
+pub fn path_matches(pattern: PathPattern) -> impl Condition + Clone {
     let routes = Routes::of_path(pattern.shape());
     let holds = move |head: &Head<'_>| pattern.matches(head);
     KnownCondition::new(routes, None::<String>, holds).into_fn()

@@ -260,11 +260,11 @@ impl ClientIp {
     /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
     ///
     /// let client = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
-    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE))
-    ///     .by(header("x-api-key"))
-    ///     // The monitoring.
-    ///     .exempt(client.is_in(["192.0.2.0/28", "2001:db8:7::/48"])?);
-    /// # let _ = rule;
+    /// let monitoring = client.clone().is_in(["192.0.2.0/28", "2001:db8:7::/48"])?;
+    /// let per_key = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
+    /// let per_ip = Rule::new("per-ip", Quota::gcra(60, MINUTE)).by(client);
+    /// let rules = [per_key.exempt(monitoring.clone()), per_ip.exempt(monitoring)];
+    /// # let _ = rules;
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     ///
@@ -274,7 +274,7 @@ impl ClientIp {
     pub fn is_in<N: ToString>(
         self,
         networks: impl IntoIterator<Item = N>,
-    ) -> Result<impl Condition, RuleError> {
+    ) -> Result<impl Condition + Clone, RuleError> {
         let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
         self.validate().map_err(wrong)?;
         let networks: Vec<IpNet> = networks
@@ -287,7 +287,7 @@ impl ClientIp {
                 "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
             ));
         }
-        let reported = AtomicBool::new(false);
+        let reported = Arc::new(AtomicBool::new(false));
         Ok(move |head: &Head<'_>| match self.address(head) {
             Ok(client) => networks.iter().any(|network| network.contains(&client)),
             Err(why) => {
