@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroU32,
+    panic::{RefUnwindSafe, UnwindSafe},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -59,6 +60,10 @@ pub struct Limiter {
     /// Keeps the rule names in use; `None` for what a request under way holds.
     registration: Option<Arc<Registration>>,
 }
+
+// After a panic, its locks are free and what they guard is whole.
+impl UnwindSafe for Limiter {}
+impl RefUnwindSafe for Limiter {}
 
 impl Limiter {
     /// Ties rules to a store.

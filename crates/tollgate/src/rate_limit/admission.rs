@@ -33,7 +33,8 @@ use crate::{
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
-/// [for handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
+/// [for handlers](crate::Rule::by_handler). With the feature `axum` of this crate it is an extractor; without it, axum says of a
+/// handler with this argument that `Handler` is not implemented.
 ///
 /// If several layers wrap a handler, this is the admission of the innermost one.
 ///
