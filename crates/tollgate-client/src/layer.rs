@@ -19,6 +19,7 @@ use crate::{
 /// Cheap to clone. Clones, and the services that they make, share what they know about the servers, but for channels of tonic.
 ///
 /// See the [crate documentation](crate).
+#[doc(alias = "Client")]
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
 #[derive(Clone, Debug, Default)]
 pub struct ClientRateLimitLayer {

@@ -73,6 +73,7 @@ impl Limiter {
     /// # Panics
     ///
     /// As [`acquire_within`](Self::acquire_within).
+    #[doc(alias = "wait_blocking")]
     pub async fn wait(
         &self,
         rule: &str,

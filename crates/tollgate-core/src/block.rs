@@ -46,6 +46,7 @@ use crate::{
 /// assert!(limiter.try_acquire("codes", &mallory)?.is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "Ban")]
 #[must_use = "give it to `Rule::block`"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {

@@ -851,6 +851,7 @@ impl Limiter {
     ///
     /// There is no rule of this name. The answer may be an error of the store: one that finds the state only together with
     /// that of another rule says so, and takes [`reset_all`](Self::reset_all).
+    #[doc(alias = "unban")]
     pub fn reset(&self, rule: &str, key: &Key) -> StoreAnswer<bool> {
         let check = self.check(rule, key)?;
         Ok(self.reset_all(&[check.with_cost(1)]))

@@ -427,6 +427,7 @@ impl Rule {
     /// without a limit.
     ///
     /// A shadow counts and reports as if it blocked. [`Limiter::reset`](crate::Limiter::reset) lifts a block and forgets its level.
+    #[doc(alias = "ban")]
     pub fn block(self, block: Block) -> Self {
         self.with(|settings| settings.block = Some(block))
     }

@@ -61,6 +61,7 @@ use crate::{
 /// assert_eq!(left.verdicts()[0].remaining(), 8_500 - 4_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "Charge")]
 #[must_use = "a ticket that is dropped returns its slots and settles no units; call `cancel_on_drop` if it should"]
 #[derive(Debug)]
 pub struct Ticket {

@@ -55,6 +55,7 @@ impl Clock {
 
     /// Tokio's clock, which a test can pause and advance (`tokio::time::pause`), starting at the wall clock's time.
     #[cfg(feature = "tokio")]
+    #[doc(alias = "TokioClock")]
     #[must_use]
     pub fn tokio() -> Self {
         let base = wall_clock();

@@ -97,6 +97,7 @@ pub trait Source: Send + 'static {
 /// The path is looked up four times a second, so that renamed files and swapped links are seen, as Kubernetes and editors make them. A
 /// change is read after 200 ms without another one, or after 600 ms. The contents are read every 30 s as well: where there are no
 /// inodes, a file may change and keep its time and its length.
+#[doc(alias = "RulesFile")]
 #[derive(Debug)]
 pub struct FileSource {
     changes: FileChanges,

@@ -184,6 +184,7 @@ impl RequestRule {
     ///     .block(Block::after(5).within(10 * MINUTE).for_each([MINUTE, 10 * MINUTE, HOUR]).forget_after(DAY));
     /// # let _ = rule;
     /// ```
+    #[doc(alias = "ban")]
     pub fn block(self, block: Block) -> Self {
         self.with(|settings| settings.rule = settings.rule.clone().block(block))
     }

@@ -90,6 +90,7 @@ impl MemoryStore {
     }
 
     /// A store with a clock or bounds of your own.
+    #[doc(alias = "with_clock")]
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             clock: Clock::system(),

@@ -44,6 +44,7 @@ impl RedisStore {
     /// Builds a store. `address` is an [`Address`], or a URL that is read as one. `namespace` begins the names of all states: two
     /// services must not share one by accident. `keys` says how clients are written in Redis. [`RedisStoreBuilder`] has what else may
     /// be set. A wrong value is reported by [`connect`](RedisStoreBuilder::connect).
+    #[doc(alias = "connect")]
     pub fn builder(
         address: impl TryInto<Address, Error: Into<SetupError>>,
         namespace: &str,
