@@ -57,8 +57,9 @@ fn main() {
     let plain = KeyList::new("plain");
     plain.set((0..ENTRIES).map(key)).expect("valid");
     let hashed = Bindings::hashed_list("hashed", &secret);
-    let hash = |n| Bindings::list_entry("hashed", &key(n), &secret);
-    hashed.set((0..ENTRIES).map(hash)).expect("valid");
+    let keys: Vec<_> = (0..ENTRIES).map(key).collect();
+    let hashes = hashed.hashed_lines(&keys.join("\n")).expect("valid");
+    hashed.set(hashes).expect("valid");
     let lookups = (BATCH * BATCHES) as u64;
     let mut holds = true;
     let of = |first, count| -> Vec<Key> {

@@ -293,14 +293,6 @@ impl Bindings {
         hashed_list(name, SigningKey::new(secret).hashing())
     }
 
-    /// The hash of a key in the [hashed list](Self::hashed_list) with this name, as an entry of it.
-    #[cfg(feature = "redis")]
-    #[must_use]
-    pub fn list_entry(list: &str, key: &str, secret: &tollgate_redis::Secret) -> String {
-        let hash = SigningKey::new(secret).hash_key(&list_name(list), Key::of(key).as_ref());
-        format!("{hash:032x}")
-    }
-
     /// Whether the table `client_ip` of a document is for the services behind the reader.
     pub(crate) fn is_of_services(&self) -> bool {
         self.side == Side::Edge || self.peers_are_clients

@@ -253,8 +253,6 @@ impl Shared {
         }
         let bytes = bytes?;
         let text = utf8(&bytes)?;
-        // Some editors begin a file with the mark, which would be a part of the first entry.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let set = self.list.set(text.lines());
         set.map(|()| true).map_err(|wrong| wrong.to_string())
     }

@@ -18,7 +18,7 @@ pub(crate) struct HashArgs {
     #[arg(value_name = "LIST")]
     list: String,
 
-    /// The key as the application writes it.
+    /// The key as the application writes it; as a line of a list, it may have an end.
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
@@ -28,19 +28,13 @@ pub(crate) struct HashArgs {
 
 pub(crate) fn hash(args: &HashArgs) -> Result<Report, Failure> {
     let secret = args.secret.secret()?;
-    let mut read = String::new();
-    let keys: Vec<&str> = match &args.key {
-        Some(key) => vec![key],
-        None => {
-            let stdin = std::io::stdin().read_to_string(&mut read);
-            stdin.map_err(|wrong| Failure::usage(format!("the keys cannot be read: {wrong}")))?;
-            read.lines().filter(|line| !line.is_empty()).collect()
-        }
-    };
-    let entries = keys
-        .into_iter()
-        .map(|key| Bindings::list_entry(&args.list, key, &secret));
-    let entries: Vec<String> = entries.collect();
+    let mut read = args.key.clone().unwrap_or_default();
+    if args.key.is_none() {
+        let stdin = std::io::stdin().read_to_string(&mut read);
+        stdin.map_err(|wrong| Failure::usage(format!("the keys cannot be read: {wrong}")))?;
+    }
+    let list = Bindings::hashed_list(&args.list, &secret);
+    let entries = list.hashed_lines(&read).map_err(Failure::usage)?;
     let json = json!({ "list": args.list, "entries": entries });
     Ok(Report::new(entries.join("\n"), json, true))
 }

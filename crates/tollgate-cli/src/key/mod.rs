@@ -58,7 +58,7 @@ Examples:
   tollgate key hash revoked acme-key-1 >> revoked.txt
   tollgate key hash revoked < keys.txt > revoked.txt
 
-Without a key, each line of the standard input is one: arguments are seen by every user of the machine.";
+Without a key, the standard input is a list: ends and networks stay as they are. Arguments are seen by every user of the machine.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {

@@ -132,9 +132,18 @@ by = [\"header:x-api-key\", \"method\"]
     let rules = RULES.replace("version = 1\n", lists);
     let listed = "k-listed\n2001:db8:7::7\n";
     let program = Program::on(&server, &rules).file("revoked.txt", listed);
+    // The same list in hashes.
+    let made = "tollgate key hash revoked < revoked.txt > hashed.txt; cat hashed.txt";
+    program.shell(made).assert(0, &[]).lacks(&["k-listed", "#"]);
+    let of_hashes = rules.replace("\"revoked.txt\"", "\"hashed.txt\", hashed = true");
+    let program = program.file("hashed.toml", &of_hashes);
     let depends = "export: depends on the request: give its head with -H";
-    for command in ["status", "check"] {
-        let run = |key: &str| program.run(&["key", command, key]);
+    for (command, file) in [
+        ("status", "limits.toml"),
+        ("check", "limits.toml"),
+        ("check", "hashed.toml"),
+    ] {
+        let run = |key: &str| program.run(&["key", command, key, "--rules", file]);
         run("k-listed").assert(1, &["denied by revoked", depends]);
         run("k-123").assert(0, &[depends]).lacks(&["revoked"]);
         run("2001:db8:7::7").assert(1, &["denied by abusive"]);

@@ -19,6 +19,10 @@ use tollgate_rules::{
 
 use crate::{passing, says, until};
 
+fn hashed(list: &KeyList, key: &str) -> String {
+    list.hashed_lines(key).expect("a key").concat()
+}
+
 fn has(list: &KeyList, key: &str) -> bool {
     list.has_key(Key::of(key).as_ref())
 }
@@ -102,8 +106,9 @@ async fn a_file_with_a_mistake_leaves_the_entries_in_force_and_says_its_line() {
 fn a_document_asks_a_bound_list_for_a_named_key_and_a_hashed_one_holds_no_keys() {
     let secret = Secret::from_bytes(b"a secret of 32 bytes for a test.").expect("a secret");
     let revoked = Bindings::hashed_list("revoked", &secret);
-    let entry = Bindings::list_entry("revoked", "acme-key-1", &secret);
-    assert_ne!(entry, Bindings::list_entry("other", "acme-key-1", &secret));
+    let entry = hashed(&revoked, "acme-key-1");
+    let other = Bindings::hashed_list("other", &secret);
+    assert_ne!(entry, hashed(&other, "acme-key-1"));
     revoked.set([&*entry, "192.0.2.0/24"]).expect("valid");
     assert!(has(&revoked, "acme-key-1") && !has(&revoked, "acme-key-2") && !has(&revoked, &entry));
     let wrong = revoked
@@ -234,7 +239,7 @@ async fn a_document_names_the_files_of_lists_which_are_followed() {
     fs::create_dir(at("lists")).expect("a folder");
     replace(&at("limits.toml"), &rules("9/s"));
     replace(&at("partners.txt"), "acme-key-1\n");
-    let entry = Bindings::list_entry("revoked", "acme-key-7", &secret);
+    let entry = hashed(&Bindings::hashed_list("revoked", &secret), "acme-key-7");
     let error = |bindings: Bindings| {
         let rules = LiveRules::watch(at("limits.toml"), bindings);
         rules.expect_err("it is wrong").to_string()

@@ -18,7 +18,7 @@ use crate::{
     diagnostics,
     head::Head,
     key::{Extracted, KeyExtractor, NoKey},
-    key_list::set::{Entry, Set, read_entry},
+    key_list::set::{Entry, Set, read_entry, without_comment},
 };
 
 type HashFn = dyn Fn(&str) -> u128 + Send + Sync;
@@ -101,10 +101,7 @@ impl KeyList {
     pub fn set<L: AsRef<str>>(&self, lines: impl IntoIterator<Item = L>) -> Result<(), RuleError> {
         let (mut keys, mut networks) = (Vec::new(), Vec::<(IpNet, Tick)>::new());
         for (index, line) in lines.into_iter().enumerate() {
-            let wrong = |message| {
-                let message = format!("list {:?}, line {}: {message}", self.name(), index + 1);
-                RuleError::general(RuleErrorKind::Key, message)
-            };
+            let wrong = |message: String| self.wrong(index, &message);
             match read_entry(line.as_ref()).map_err(wrong)? {
                 None => {}
                 Some((Entry::Network(network), until)) => networks.push((network, until)),
@@ -116,6 +113,33 @@ impl KeyList {
         }
         self.shared.set.store(Arc::new(Set::new(&keys, &networks)));
         Ok(())
+    }
+
+    /// These [lines](crate::key_list#entries) as a [hashed](Self::hashed) list has them: hashes in the place of keys, with their ends, and
+    /// networks as they are.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong.
+    pub fn hashed_lines(&self, lines: &str) -> Result<Vec<String>, RuleError> {
+        let mut hashed = Vec::new();
+        for (index, line) in lines.lines().enumerate() {
+            let entry = read_entry(line).map_err(|message| self.wrong(index, &message))?;
+            let text = without_comment(line);
+            hashed.extend(match (entry, &self.shared.hash) {
+                (None, _) => None,
+                (Some((Entry::Key(key), _)), Some(hash)) => {
+                    Some(format!("{:032x}{}", hash(key), &text[key.len()..]))
+                }
+                _ => Some(text.to_owned()),
+            });
+        }
+        Ok(hashed)
+    }
+
+    fn wrong(&self, index: usize, message: &str) -> RuleError {
+        let message = format!("list {:?}, line {}: {message}", self.name(), index + 1);
+        RuleError::general(RuleErrorKind::Key, message)
     }
 
     fn hash_of_entry(&self, key: &str) -> Result<u64, String> {

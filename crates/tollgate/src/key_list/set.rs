@@ -105,14 +105,21 @@ pub(super) enum Entry<'a> {
     Network(IpNet),
 }
 
+/// What a line says: nothing if it is a comment.
+pub(super) fn without_comment(line: &str) -> &str {
+    // Some editors begin a file with the mark, which would be a part of the first entry.
+    let line = line.trim_start_matches('\u{feff}').trim();
+    let comment = match line.starts_with('#') {
+        true => Some(0),
+        false => line.find(" #").or_else(|| line.find("\t#")),
+    };
+    line[..comment.unwrap_or(line.len())].trim_end()
+}
+
 /// Reads a line. `None`: it says nothing.
 pub(super) fn read_entry(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String> {
-    let text = match line.find(" #").or_else(|| line.find("\t#")) {
-        Some(comment) => &line[..comment],
-        None => line,
-    };
-    let line = text.trim();
-    if line.is_empty() || line.starts_with('#') {
+    let line = without_comment(line);
+    if line.is_empty() {
         return Ok(None);
     }
     let (text, until) = match line.rsplit_once(" until ") {
