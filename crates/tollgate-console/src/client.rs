@@ -154,6 +154,7 @@ pub(crate) fn verdict_json(rule: &Rule, verdict: &Verdict) -> Value {
         (Outcome::Deny, _) if verdict.is_blocked() => "blocked",
         (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits",
         (Outcome::Deny, _) => "denied",
+        _ if *rule.mode() == Mode::Off => "not counted: the rule is off",
         _ => "not decided: the store fails",
     };
     let retry = verdict.retry().delay().map(|it| it.as_secs_f64());
