@@ -200,7 +200,9 @@ impl RuleKey {
                     "rule {rule:?} counts all requests together, and has no keys to override"
                 ),
                 1 => format!("rule {rule:?} counts by {by}: write one text"),
-                _ => format!("rule {rule:?} counts by {by}: write a list of as many texts"),
+                _ => format!(
+                    "rule {rule:?} counts by {by}: write a text for each: a list, or on a command line tabs between them"
+                ),
             });
         }
         let mut key = KeyBuf::new();

@@ -29,8 +29,9 @@ pub(crate) struct NamedClient {
     /// The name of the rule.
     pub(crate) rule: String,
 
-    /// The client as it is known: its API key, its address, its tenant. Several parts have tabs between them.
-    pub(crate) key: String,
+    /// The client as it is known: its API key, its address, its tenant; one text for each part that the rule counts by.
+    #[arg(required = true)]
+    pub(crate) key: Vec<String>,
 }
 
 impl NamedClient {
@@ -40,8 +41,8 @@ impl NamedClient {
         document: &RuleDocument,
         rule: &str,
     ) -> Result<Explanation, Failure> {
-        let parts: Vec<&str> = self.key.split('\t').collect();
-        let explained = document.explain_key(rule, &parts);
+        let parts = self.key.iter().flat_map(|part| part.split('\t'));
+        let explained = document.explain_key(rule, &parts.collect::<Vec<_>>());
         explained.map_err(|wrong| Failure::usage(wrong.to_string()))
     }
 }

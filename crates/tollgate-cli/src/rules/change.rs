@@ -2,6 +2,7 @@
 
 use std::{
     path::PathBuf,
+    slice,
     time::{Duration, SystemTime},
 };
 
@@ -125,7 +126,7 @@ pub(crate) struct EndArgs {
 
 pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure> {
     let entry = match args.hashed {
-        false => limit_of(&args.rule, &args.key, &args.limit),
+        false => limit_of(&args.rule, slice::from_ref(&args.key), &args.limit),
         true => {
             let hash = u128::from_str_radix(&args.key, 16)
                 .ok()
@@ -141,9 +142,9 @@ pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
     set(&args.set, OperatorEntry::switch(&*args.rule, &*args.to)).await
 }
 
-/// A limit of a client whose parts have tabs between them.
-pub(crate) fn limit_of(rule: &str, key: &str, limit: &str) -> OperatorEntry {
-    let mut parts = key.split('\t');
+/// A limit of a client, whose parts are texts of their own or have tabs between them.
+pub(crate) fn limit_of(rule: &str, key: &[String], limit: &str) -> OperatorEntry {
+    let mut parts = key.iter().flat_map(|part| part.split('\t'));
     let entry = OperatorEntry::limit(rule, parts.next().unwrap_or_default(), limit);
     parts.fold(entry, OperatorEntry::and_key)
 }

@@ -204,7 +204,7 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         .replace("find-per-key", "per-ip")
         .replace("header:x-api-key", "client_ip");
     let second = second + "when = { path = \"/find\" }\n";
-    let program = Program::on(&server, &[RULES, &second, &address].concat());
+    let program = Program::on(&server, &[RULES, &second, &address, &pair].concat());
     program
         .run(&["rules", "push", "limits.toml"])
         .assert(0, &[]);
@@ -213,6 +213,10 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         let words: Vec<_> = words.split(' ').collect();
         program.run(&[&words[..], until, &because[..]].concat())
     };
+    let pair = second.replace("find-per-key", "pair").replace(
+        "\"header:x-api-key\"",
+        "[\"header:x-api-key\", \"client_ip\"]",
+    );
     run("key block search-per-key acme-key-1", &["--until", "2h"]).assert(
         0,
         &[
@@ -250,6 +254,12 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
     );
     status_of("acme-key-1").assert(0, &[]);
     run("key unblock search-per-key acme-key-1", &[]).assert(1, &[]);
-    let hash = program.run(&["key", "hash", "revoked", "acme-key-1"]);
-    hash.assert(0, &[]).lacks(&["acme"]);
+    // Of two parts.
+    run("key block pair acme-key-1", &[]).assert(2, &["write a text for each"]);
+    run("key block pair acme-key-1 192.0.2.7", &[]).assert(0, &[]);
+    run("rules override pair acme-key-1\t192.0.2.8 none", &[]).assert(0, &[]);
+    for address in ["192.0.2.7", "192.0.2.8"] {
+        let status = ["key", "status", "acme-key-1", address];
+        stored.run(&status).assert(1, &["denied by pair"]);
+    }
 }

@@ -155,7 +155,7 @@ fn where_a_quota_comes_from_is_said_in_words() {
     let keys = ["k3"];
     for (rule, texts, words) in [
         ("serch", &keys[..], "did you mean"),
-        ("words", &keys, "a list of as many texts"),
+        ("words", &keys, "a text for each"),
         ("retired", &[], "has no keys"),
     ] {
         let error = document.explain_key(rule, texts).expect_err("no client");
