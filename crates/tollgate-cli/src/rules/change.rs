@@ -219,7 +219,10 @@ impl ChangeArgs {
         let author = self.because.author()?;
         let shared = SharedRules::new(&self.redis, &self.bound)?;
         let stored = shared.stored().await?.ok_or_else(|| {
-            Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. Services that read a file: --file")
+            Failure::failed(
+                "there are no rules in Redis yet; `tollgate rules push` puts some there. For services that read a file, \
+                 `tollgate rules override … --file` and `rules switch … --file` print the lines to add",
+            )
         })?;
         Ok(Before {
             args: self,
