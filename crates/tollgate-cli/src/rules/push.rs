@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         stored => stored?.map_or(0, |(revision, _)| revision),
     };
     let author = args.because.author_of_push();
-    let revision = if args.replace_all {
+    if args.replace_all {
         let unread = redis.stored(bindings).await.err();
         let lines: String = match unread.filter(|wrong| wrong.kind() == PushErrorKind::Document) {
             // What cannot be read is replaced all the same.
@@ -83,12 +83,9 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
             let question = format!("{lines}and pushes {}", args.path.display());
             args.yes.ask(&question)?;
         }
-        let push = redis.replace_all(text, bindings, &author);
-        shared.change(push).await?
-    } else {
-        let push = redis.push(text, bindings, &author);
-        shared.change(push).await?
-    };
+    }
+    let push = redis.push_after(Some(before), text, bindings, &author, args.replace_all);
+    let revision = shared.change(push).await?;
     let (follow, processes) = shared.followers().await;
     let instead = match before {
         0 => String::new(),

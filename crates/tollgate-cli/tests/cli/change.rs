@@ -102,17 +102,24 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     let alone = ["rules", "push", "other.toml", "--replace-all"];
     other
         .run(&alone)
-        .assert(1, &["ends: 3, search-per-key: 200%", "go on?"]);
+        .assert(2, &["ends: 3, search-per-key: 200%", "go on?"]);
+    // While it asks, another document is pushed.
+    let races =
+        "mkfifo gate; tollgate rules push other.toml --replace-all < gate 2> asked & exec 3> gate
+        until grep 'go on' asked; do sleep 0.1; done
+        tollgate rules push limits.toml; echo y >&3; wait $!; code=$?; cat asked; exit $code";
+    let refused = ["somebody else has pushed revision 6"];
+    other.shell(races).assert(3, &refused);
     other
         .run(&[&alone[..], &["--yes"]].concat())
-        .assert(0, &["revision 6"]);
+        .assert(0, &["revision 7"]);
     let (_, shown) = other.json(&["rules", "show"]);
     assert_eq!(shown["entries"], json!([]));
 
     // What these bindings or this secret cannot read may be replaced.
     let other = other.file("bound.toml", &RULES.replace("header:x-api-key", "tenant"));
     let bound = ["rules", "push", "bound.toml", "--bind", "key:tenant"];
-    other.run(&bound).assert(0, &["revision 7"]);
+    other.run(&bound).assert(0, &["revision 8"]);
     let lists = ["unknown key", "ends all that operators set", "go on?"];
     other.run(&alone).assert(1, &lists);
     let other = other.set("TOLLGATE_SECRET", &SECRET.replace('9', "8"));
@@ -120,7 +127,7 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     other.run(&push).assert(3, &["not signed", "--replace-all"]);
     other.run(&alone).assert(1, &["not signed", "go on?"]);
     let alone = [&alone[..], &["--yes"]].concat();
-    other.run(&alone).assert(0, &["revision 8"]);
+    other.run(&alone).assert(0, &["revision 9"]);
     let history = other.run(&["rules", "history"]);
     history
         .assert(

@@ -55,7 +55,22 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let push = self.push_document(text, bindings, author, false);
+        let push = self.push_document(None, text, bindings, author, false);
+        self.audited(author, push).await
+    }
+
+    /// [`push`](Self::push) or [`replace_all`](Self::replace_all), which is refused if somebody has pushed after the revision that was
+    /// `seen`.
+    #[doc(hidden)]
+    pub async fn push_after(
+        &self,
+        seen: Option<u64>,
+        text: RuleText,
+        bindings: &Bindings,
+        author: &Author,
+        is_alone: bool,
+    ) -> Result<u64, PushError> {
+        let push = self.push_document(seen, text, bindings, author, is_alone);
         self.audited(author, push).await
     }
 
@@ -71,7 +86,7 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let push = self.push_document(text, bindings, author, true);
+        let push = self.push_document(None, text, bindings, author, true);
         self.audited(author, push).await
     }
 
@@ -159,6 +174,7 @@ impl RedisRules {
 
     async fn push_document(
         &self,
+        mut last: Option<u64>,
         text: RuleText,
         bindings: &Bindings,
         author: &Author,
@@ -167,15 +183,7 @@ impl RedisRules {
         let text = pushed_text(&self.hashed(text.for_push()), bindings)?;
         // As processes will read it: with hashes, by which clients are compared with those before.
         let document = self.stored_text(&text).parse(bindings)?;
-        let mut first = None;
         let push = |seen: &Seen| {
-            let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
-            if *first.get_or_insert(revision) != revision {
-                let message = format!(
-                    "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
-                );
-                return Err(PushError::new(PushErrorKind::Conflict, message));
-            }
             let mut set = seen.set.clone();
             if is_alone {
                 set.all.clear();
@@ -187,6 +195,13 @@ impl RedisRules {
             let is_behind = seen.stored.revision < highest;
             if is_same && !is_behind && set.all.len() == seen.set.all.len() {
                 return Ok(None);
+            }
+            let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
+            if revision > *last.get_or_insert(revision) {
+                let message = format!(
+                    "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
+                );
+                return Err(PushError::new(PushErrorKind::Conflict, message));
             }
             let lost = match is_behind {
                 true => Some(highest),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
-use tollgate_rules::{Bindings, Format, OperatorEntry, RuleText, redis::RedisRules};
+use tollgate_rules::{
+    Bindings, Format, OperatorEntry, RuleText,
+    redis::{PushErrorKind, RedisRules},
+};
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
@@ -102,7 +105,18 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
     let mut revisions = operators.join_all().await;
     revisions.sort_unstable();
     assert_eq!(revisions, [2, 3, 4, 5, 6, 7]);
-    assert_eq!(entries(&redis(&server)).await.len(), OPERATORS);
+    let (redis, bindings) = (redis(&server), Bindings::new());
+    assert_eq!(entries(&redis).await.len(), OPERATORS);
+    // What operators set is no push; one that was not seen is in the way of another document.
+    let push = async |seen, limit| {
+        let (text, alice) = (limits(limit), alice());
+        let push = redis.push_after(Some(seen), text, &bindings, &alice, false);
+        push.await
+    };
+    assert_eq!(push(1, "9/h").await.expect("pushed"), 8);
+    let refused = push(7, "8/h").await.expect_err("8 was not seen");
+    assert_eq!(refused.kind(), PushErrorKind::Conflict);
+    assert_eq!(push(7, "9/h").await.expect("there already"), 8);
 }
 
 #[tokio::test]
