@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, request::Parts};
 use jiff::{Span, SpanRelativeTo, Timestamp, Unit};
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::key::PeerAddr;
-use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
+use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError, SetupErrorKind};
 use tollgate_rules::{
     AuditKind, Author,
     operators::{Descriptor, Explanation},
@@ -132,11 +132,15 @@ impl RedisArgs {
             .deadline(PATIENCE)
             // Its end has to be seen before ours: it says what was waited for.
             .connect_timeout(CONNECT_PATIENCE);
-        builder.connect_within(PATIENCE).await.map_err(|wrong| {
-            Failure::failed(format!(
-                "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
-            ))
-        })
+        builder
+            .connect_within(PATIENCE)
+            .await
+            .map_err(|wrong| match wrong.kind() {
+                SetupErrorKind::NotConnected => Failure::failed(format!(
+                    "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
+                )),
+                _ => Failure::usage(wrong),
+            })
     }
 
     /// Writes what was done to a client into the audit, or warns: it is done, whatever becomes of the record. Keys without a secret have
@@ -281,10 +285,12 @@ impl YesArgs {
         if ["y", "yes"].contains(&&*answer.trim().to_lowercase()) {
             return Ok(());
         }
-        Err(Failure::refused(match answer.is_empty() {
-            true => "nothing has changed: nobody has answered; --yes does it without a question",
-            false => "nothing has changed",
-        }))
+        Err(match answer.is_empty() {
+            true => Failure::usage(
+                "nothing has changed: nobody has answered; --yes does it without a question",
+            ),
+            false => Failure::refused("nothing has changed"),
+        })
     }
 }
 

@@ -166,7 +166,7 @@ impl DatabaseArgs {
         // Codes, and what is no file, are read by the ledger.
         let is_file = !file.is_empty() && !file.contains(['%', ':']);
         if is_file && !Path::new(file).exists() {
-            return Err(Failure::usage(format!(
+            return Err(Failure::failed(format!(
                 "{file}: there is no such file; name the one that your service writes its ledger to"
             )));
         }

@@ -130,5 +130,13 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
 }
 
 fn main() -> ExitCode {
-    run(Arguments::parse()).into()
+    let arguments = Arguments::try_parse().unwrap_or_else(|wrong| {
+        if wrong.use_stderr() && std::env::args_os().any(|it| it == "--json") {
+            let message = wrong.to_string();
+            let json = json_text(&json!({ "error": message.trim_start_matches("error: ") }));
+            let _ = io::stdout().write_all(json.as_bytes());
+        }
+        wrong.exit()
+    });
+    run(arguments).into()
 }

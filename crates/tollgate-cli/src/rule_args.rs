@@ -184,7 +184,7 @@ impl StateArgs {
         let shared = SharedRules::new(&self.redis, &self.rules.bound)?;
         let stored = shared.stored().await?;
         stored.map(|stored| stored.document).ok_or_else(|| {
-            Failure::usage(
+            Failure::failed(
                 "which rules? There are none in Redis; name a file or a folder by --rules or TOLLGATE_RULES",
             )
         })

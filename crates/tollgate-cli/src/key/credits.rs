@@ -64,17 +64,18 @@ pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
     let until = args
         .until
         .time(now)?
-        .ok_or_else(|| Failure::usage("--until: credits have an end, as 365d"))?;
+        .filter(|until| *until > now)
+        .ok_or_else(|| Failure::usage("--until: credits have an end that is to come, as 365d"))?;
     let what = format!("is granted {units} units until {}", report::time(until));
     let grant = |limiter: &Limiter, rule: &str, key: &Key| {
         limiter.grant(rule, key, units, until, &credits.id)
     };
     let balance = credits.change(&what, grant).await?;
     let said = match balance.changed {
-        0 => "this id has granted before; nothing has changed".to_owned(),
+        0 => "this id has granted before, these units or others; nothing has changed".to_owned(),
         units => format!("{units} units were granted"),
     };
-    Ok(report(&said, &balance, true))
+    Ok(report(&said, &balance))
 }
 
 pub(crate) async fn revoke(credits: &CreditArgs) -> Result<Report, Failure> {
@@ -86,14 +87,14 @@ pub(crate) async fn revoke(credits: &CreditArgs) -> Result<Report, Failure> {
         0 => "nothing is left of this grant, or it is not known".to_owned(),
         units => format!("{units} units were taken back"),
     };
-    Ok(report(&said, &balance, balance.changed > 0))
+    Ok(report(&said, &balance))
 }
 
-fn report(said: &str, balance: &Balance, yes: bool) -> Report {
+fn report(said: &str, balance: &Balance) -> Report {
     let text = format!("{said}; the client has {}", shown(balance));
     let mut json = balance_json(balance);
     json["changed"] = json!(balance.changed);
-    Report::new(text, json, yes)
+    Report::new(text, json, balance.changed > 0)
 }
 
 /// A balance in words.

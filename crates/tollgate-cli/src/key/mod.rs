@@ -51,7 +51,7 @@ Examples:
   tollgate key revoke pages-per-customer acme --id invoice-4711 --because 'the invoice was cancelled'
 
 A request takes its whole cost from the limit, or else from the balance; a later end prolongs what is there. `tollgate key status` shows
-it. Exit code 1 of `revoke`: nothing was left of the grant.";
+it. Exit code 1: this id has granted before; nothing was left to revoke.";
 
 const HASH_EXAMPLES: &str = "\
 Examples:

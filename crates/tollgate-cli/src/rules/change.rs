@@ -245,7 +245,7 @@ impl ChangeArgs {
             entry = entry.until(until);
         }
         let lines = document.preview(entry.clone());
-        Ok((entry, lines.map_err(Failure::mistakes)?))
+        Ok((entry, lines.map_err(Failure::usage)?))
     }
 }
 

@@ -15,6 +15,9 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     program
         .run(&raise)
         .assert(3, &["there are no rules in Redis yet"]);
+    Program::on_stored(&server)
+        .run(&["key", "status", "acme-key-1"])
+        .assert(3, &["There are none in Redis"]);
     program
         .run(&["rules", "push", "limits.toml"])
         .assert(0, &[]);
@@ -23,7 +26,7 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     let asked = "search-per-key: fixed_window 3/h → fixed_window 6/h for one key until";
     program
         .run(&raise)
-        .assert(1, &[asked, "go on? [y/N]", "--yes"]);
+        .assert(2, &[asked, "go on? [y/N]", "--yes"]);
     let shell = |answer: &str| {
         program.shell(&format!(
             "echo {answer} | tollgate rules switch '*' 50% --because 'slow database'"
@@ -121,11 +124,11 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     let bound = ["rules", "push", "bound.toml", "--bind", "key:tenant"];
     other.run(&bound).assert(0, &["revision 8"]);
     let lists = ["unknown key", "ends all that operators set", "go on?"];
-    other.run(&alone).assert(1, &lists);
+    other.run(&alone).assert(2, &lists);
     let other = other.set("TOLLGATE_SECRET", &SECRET.replace('9', "8"));
     other.run(&["rules", "show"]).assert(3, &["not signed"]);
     other.run(&push).assert(3, &["not signed", "--replace-all"]);
-    other.run(&alone).assert(1, &["not signed", "go on?"]);
+    other.run(&alone).assert(2, &["not signed", "go on?"]);
     let alone = [&alone[..], &["--yes"]].concat();
     other.run(&alone).assert(0, &["revision 9"]);
     let history = other.run(&["rules", "history"]);
@@ -150,12 +153,12 @@ fn what_is_wrong_is_said_before_the_question_and_a_file_gets_lines() {
     for (args, code, words) in [
         (
             "rules override serach-per-key a 5/h --because x",
-            1,
+            2,
             "did you mean",
         ),
         (
             "rules override search-per-key a 5/h --because x --until 2020-01-01T00:00:00Z",
-            1,
+            2,
             "ended already",
         ),
         (
@@ -173,7 +176,7 @@ fn what_is_wrong_is_said_before_the_question_and_a_file_gets_lines() {
             2,
             "32 hexadecimal digits",
         ),
-        ("rules switch * 200% --because x", 1, "not a percentage"),
+        ("rules switch * 200% --because x", 2, "not a percentage"),
     ] {
         let args: Vec<&str> = args.split(' ').collect();
         program.run(&args).assert(code, &[words]).lacks(&["go on?"]);
@@ -210,6 +213,10 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
     let address = second
         .replace("find-per-key", "per-ip")
         .replace("header:x-api-key", "client_ip");
+    let pair = second.replace("find-per-key", "pair").replace(
+        "\"header:x-api-key\"",
+        "[\"header:x-api-key\", \"client_ip\"]",
+    );
     let second = second + "when = { path = \"/find\" }\n";
     let program = Program::on(&server, &[RULES, &second, &address, &pair].concat());
     program
@@ -220,10 +227,6 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         let words: Vec<_> = words.split(' ').collect();
         program.run(&[&words[..], until, &because[..]].concat())
     };
-    let pair = second.replace("find-per-key", "pair").replace(
-        "\"header:x-api-key\"",
-        "[\"header:x-api-key\", \"client_ip\"]",
-    );
     run("key block search-per-key acme-key-1", &["--until", "2h"]).assert(
         0,
         &[

@@ -130,7 +130,7 @@ limit = \"9/d\"
 by = [\"header:x-api-key\", \"method\"]
 ";
     let rules = RULES.replace("version = 1\n", lists);
-    let listed = "k-listed\n2001:db8:7::7\n";
+    let listed = "\u{feff}# leaked\n k-listed until 2999-01-01T00:00Z  # ticket 7\n2001:db8:7::7\n";
     let program = Program::on(&server, &rules).file("revoked.txt", listed);
     // The same list in hashes.
     let made = "tollgate key hash revoked < revoked.txt > hashed.txt; cat hashed.txt";
@@ -220,7 +220,7 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     let reset = [&reset[..], &BECAUSE[..2]].concat();
     program
         .run(&reset)
-        .assert(1, &["under search-per-key", "go on? [y/N]"]);
+        .assert(2, &["under search-per-key", "go on? [y/N]"]);
     let reset = [&reset[..], &BECAUSE[2..]].concat();
     program.run(&reset).assert(1, &["there was no state"]);
     for _ in 0..3 {
@@ -379,6 +379,11 @@ fn what_cannot_be_done_says_what_would_help() {
         let ran = program.run(&[&["key", "status"], args].concat());
         ran.assert(2, &[words]);
     }
+    // A mistake that the grammar finds is JSON too.
+    let (code, json) = program.json(&["key", "status", "--rule"]);
+    assert!(code == 2 && json["error"].is_string(), "{json}");
+    let status = ["key", "status", "a", "--namespace", "a b"];
+    program.run(&status).assert(2, &["\"a b\""]);
     let program = program.set("TOLLGATE_SECRET", "hunter2");
     program
         .run(&["key", "status", "a"])
@@ -466,13 +471,16 @@ fn a_grant_counts_once_is_shown_and_is_taken_back() {
     let program = Program::on(&server, &format!("version = 1\n{rules}"));
     let grant = words("key grant pages acme --id invoice-1 --units 10 --until 2d");
     let grant = [&grant[..], BECAUSE].concat();
-    for changed in [10, 0] {
+    for (changed, said) in [(10, 0), (0, 1)] {
         let (code, json) = program.json(&grant);
         assert_eq!(
             (code, &json["changed"], &json["units"]),
-            (0, &json!(changed), &json!(10))
+            (said, &json!(changed), &json!(10))
         );
     }
+    let over = words("key grant pages acme --id x --units 10 --until 2020-01-01T00:00:00Z");
+    let over = program.run(&[&over[..], BECAUSE].concat());
+    over.assert(2, &["is to come"]);
     for _ in 0..3 {
         let (code, json) = program.json(&["key", "check", "acme", "--rule", "pages"]);
         assert_eq!(code, 0, "two of the limit, and one of the balance: {json}");
