@@ -14,7 +14,7 @@ use crate::{
         reading::{LogFile, Reading},
         trial::{RuleResult, Trial, TrialResult},
     },
-    report::{self, Report, Table},
+    report::{self, Exit, Report, Table},
 };
 
 /// What a report is made from.
@@ -28,7 +28,7 @@ pub(crate) struct Reporting<'a> {
 }
 
 impl Reporting<'_> {
-    /// The report, which says no if anybody is denied.
+    /// The report, which says no if anybody is denied, and yes only of whole logs.
     pub(crate) fn report(&self, results: &[TrialResult], lower: &[TrialResult]) -> Report {
         let (read, result) = (self.read, &results[0]);
         let lines: u64 = self.files.iter().map(|file| file.lines).sum();
@@ -62,7 +62,12 @@ impl Reporting<'_> {
             json[name] = table.json();
         }
         let is_harmless = denied.iter().all(|denied| *denied == 0);
-        Report::new(text, json, is_harmless)
+        let mut report = Report::new(text, json, is_harmless);
+        // Whom the rest of the log denies is not known.
+        if is_harmless && self.files.iter().any(|file| file.broke_off.is_some()) {
+            report.exit = Exit::Failed;
+        }
+        report
     }
 
     /// Each rule, by the documents that it is in, one below the other.
