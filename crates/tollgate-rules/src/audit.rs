@@ -84,6 +84,8 @@ pub struct AuditRecord {
     pub after: u64,
     /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document.
     pub lines: Vec<String>,
+    /// What was refused is no document, but what an operator set: who is told at once.
+    pub(crate) is_slip: bool,
 }
 
 /// What a record is about.
@@ -120,6 +122,7 @@ impl AuditRecord {
             before: 0,
             after: 0,
             lines,
+            is_slip: false,
         }
     }
 }
@@ -196,6 +199,10 @@ impl AuditSinks {
         let (what, actor) = (record.kind.name(), record.author.actor());
         let (reason, lines) = (record.author.reason(), record.lines.join("\n"));
         match record.kind {
+            AuditKind::Rejected if record.is_slip => tracing::info!(
+                target: "tollgate::audit", what, actor, reason, before, after,
+                "nothing has changed:\n{lines}"
+            ),
             AuditKind::Rejected => {
                 tracing::error!(
                     target: "tollgate::audit", what, actor, reason, before, after,

@@ -209,7 +209,8 @@ impl RulesInForce {
                     (Err(wrong), AuditKind::Rejected, lines)
                 }
             };
-            let record = state.record(kind, author, state.status.revision, lines);
+            let mut record = state.record(kind, author, state.status.revision, lines);
+            record.is_slip = result.is_err();
             (result, Some(record))
         })
     }
@@ -242,7 +243,7 @@ impl RulesInForce {
         show_metrics(&state.status, state.since);
         drop(state);
         if let Some(record) = record {
-            if record.kind == AuditKind::Rejected {
+            if record.kind == AuditKind::Rejected && !record.is_slip {
                 count_rejected();
             }
             self.sinks.record(&record);

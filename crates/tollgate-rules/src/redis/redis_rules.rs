@@ -216,12 +216,12 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
     let ms = id.split('-').next().and_then(|ms| ms.parse::<u64>().ok());
     let mut kinds = [AuditKind::Rejected, AuditKind::Reset, AuditKind::Credits].into_iter();
     let kind = kinds.find(|kind| kind.name() == field("what"));
+    let author = Author::new(field("actor")).because(field("reason"));
+    let lines = field("changes").lines().map(str::to_owned).collect();
     AuditRecord {
         at: time(ms.unwrap_or(0).saturating_mul(1_000)),
-        kind: kind.unwrap_or(AuditKind::Accepted),
-        author: Author::new(field("actor")).because(field("reason")),
         before: field("before").parse().unwrap_or(0),
         after: field("after").parse().unwrap_or(0),
-        lines: field("changes").lines().map(str::to_owned).collect(),
+        ..AuditRecord::new(kind.unwrap_or(AuditKind::Accepted), author, lines)
     }
 }

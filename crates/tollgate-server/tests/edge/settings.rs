@@ -392,4 +392,15 @@ async fn operators_of_this_machine_find_a_console() {
         elsewhere.send().await.expect("it is answered").status(),
         403
     );
+    // What an operator gets wrong is no rejected document.
+    let act = Client::new().post(format!("http://{console}/act"));
+    let act = act
+        .header("content-type", "application/json")
+        .body(r#"{"action":"end","id":7,"is_local":true,"who":"ann","because":"over"}"#);
+    assert_eq!(act.send().await.expect("it is answered").status(), 422);
+    let metrics = server.metrics().await;
+    assert!(
+        !metrics.contains("tollgate_rules_rejected_total 1"),
+        "{metrics}"
+    );
 }
