@@ -4,6 +4,8 @@ use std::{fmt, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, Method, header, request::Parts};
+use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota};
+use tollgate_core::Rule;
 
 /// Who may see a console and act on it. There is no default: a console without a decision about it does not exist.
 ///
@@ -31,6 +33,7 @@ struct Token {
     cookie: blake3::Hash,
     /// Its own for each token: while the token changes, processes have two, and a browser keeps a cookie of each.
     cookie_name: String,
+    log_ins: Limiter,
 }
 
 /// A token that could be guessed.
@@ -48,10 +51,14 @@ pub(crate) enum Refusal {
 
 const COOKIE: &str = "tollgate-console";
 const SHORTEST: usize = 24;
+/// What the metrics call the limit of log-ins.
+const LOG_INS: &str = "console-log-ins";
 
 impl Access {
     /// Whoever has this token. The page asks for it once and keeps a cookie, which scripts cannot read and other sites cannot send;
-    /// programs send it as `Authorization: Bearer`.
+    /// programs send it as `Authorization: Bearer`. An address may log in ten times a minute; behind a proxy all do so together.
+    ///
+    /// "Log out" takes the cookie from the browser. Who has a copy of it is let in until the token changes.
     ///
     /// # Errors
     ///
@@ -67,7 +74,10 @@ impl Access {
             "tollgate-console 2026 the cookie of a token",
             token.as_bytes(),
         );
+        let rule = Rule::new(LOG_INS, Quota::gcra(10, MINUTE));
+        let log_ins = Limiter::new(MemoryStore::new(), [rule]);
         Ok(Self(Kind::Token(Token {
+            log_ins: log_ins.map_err(|wrong| AccessError(wrong.to_string()))?,
             hash: blake3::hash(token.as_bytes()),
             cookie: blake3::Hash::from_bytes(cookie),
             cookie_name: format!("{COOKIE}-{:.8}", blake3::hash(&cookie).to_hex()),
@@ -112,6 +122,17 @@ impl Access {
     /// Whether anybody, with a token or without, may see what has no secrets: the page before its log-in.
     pub(crate) fn shows_log_in(&self) -> bool {
         matches!(self.0, Kind::Token(_))
+    }
+
+    /// Whether a token may be tried, which counts as a try.
+    pub(crate) fn may_try(&self, head: &Parts) -> bool {
+        let Kind::Token(own) = &self.0 else {
+            return true;
+        };
+        let peer = head.extensions.get::<ConnectInfo<SocketAddr>>();
+        let address = peer.map_or(String::new(), |ConnectInfo(peer)| peer.ip().to_string());
+        let tried = own.log_ins.try_acquire(LOG_INS, &Key::of(address));
+        tried.is_ok_and(|tried| tried.is_allowed())
     }
 
     /// The cookie for who has this token. It is sent back on encrypted connections alone, if it was asked for on one.

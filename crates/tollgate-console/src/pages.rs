@@ -149,6 +149,12 @@ async fn log_in(access: &Access, head: &Parts, body: Body) -> Result<Response, W
         token: String,
     }
     let LogIn { token } = read(head, body).await?;
+    if !access.may_try(head) {
+        return Err(Wrong::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many log-ins from your address; wait for a minute",
+        ));
+    }
     let Some(cookie) = access.log_in(token.trim(), head) else {
         tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
         return Err(Wrong::new(

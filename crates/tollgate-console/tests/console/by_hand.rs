@@ -114,6 +114,19 @@ async fn only_who_has_the_token_is_let_in() {
     let cookie = format!("a=b; {}", cookie.split(';').next().expect("a pair"));
     let fields = [("cookie", &*cookie)];
     assert_eq!(status(&router, "GET", "/state", &fields).await, 200);
+    // One of ten tries was the right token.
+    let mut tried = Vec::new();
+    for _ in 0..10 {
+        let request = Request::post("/login").header(json.0, json.1);
+        let request = request.body(Body::from(r#"{"token":"x"}"#));
+        tried.push(
+            sent(&router, request.expect("a request"))
+                .await
+                .status()
+                .as_u16(),
+        );
+    }
+    assert_eq!((tried[8], tried[9]), (401, 429));
 }
 
 /// While a token changes, one of two processes has the new one.
