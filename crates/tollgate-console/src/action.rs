@@ -133,10 +133,15 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             what
         }
         Action::Preview { layer, rule, limit } => {
-            let quota: Quota = limit
-                .parse()
-                .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
-            let handle = layer_of(shared, *layer)?.handle();
+            let of_rule = layer_of(shared, *layer)?;
+            let limiter = of_rule.limiter();
+            let mut given = limiter.rules().given().iter();
+            // As that of an override, it may leave the algorithm to the rule.
+            let own = given.find(|it| it.name() == *rule);
+            let quota = own.map_or_else(|| limit.parse(), |own| own.quota().parse_beside(limit));
+            let quota: Quota =
+                quota.map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
+            let handle = of_rule.handle();
             handle.preview(rule, quota).map_err(Wrong::input)?;
             let preview = (quota.to_string(), shared.clock.now());
             lock(&shared.previews).insert((*layer, rule.clone()), preview);
@@ -149,7 +154,8 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
         Action::EndPreview { layer, rule } => {
             let handle = layer_of(shared, *layer)?.handle();
             handle.end_preview(rule).map_err(Wrong::input)?;
-            lock(&shared.previews).remove(&(*layer, rule.clone()));
+            let ended = lock(&shared.previews).remove(&(*layer, rule.clone()));
+            ended.ok_or_else(|| Wrong::input(format!("{rule} has no preview: it has ended")))?;
             audit(who, because, format!("ended the preview of {rule}"))
         }
     };

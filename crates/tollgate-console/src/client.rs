@@ -159,15 +159,21 @@ pub(crate) fn verdict_json(rule: &Rule, verdict: &Verdict) -> Value {
     };
     let retry = verdict.retry().delay().map(|it| it.as_secs_f64());
     let is_known = verdict.knows_remaining();
+    let plan = rule.plan_name(verdict.plan());
     json!({
         "limit": rule.quota_under(verdict.plan()).to_string(),
-        "plan": rule.plan_name(verdict.plan()),
+        "plan": plan.map(|plan| if is_override(plan) { "an override" } else { plan }),
         "outcome": outcome,
         "allowed": verdict.outcome() == Outcome::Allow,
         "remaining": is_known.then(|| verdict.remaining()),
         "retry": retry.filter(|_| verdict.outcome() == Outcome::Deny),
         "reset": verdict.reset_after().as_secs_f64(),
     })
+}
+
+/// Whether a document calls the limits of overrides so, and not a plan.
+pub(crate) fn is_override(plan: &str) -> bool {
+    plan.starts_with("override ")
 }
 
 /// Forgets what a client has used of a rule. Says whether there was anything.

@@ -14,6 +14,7 @@ use tollgate_core::{Mode, sync::lock};
 use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 
 use crate::{
+    client::is_override,
     console::Shared,
     problems::{problems, used},
     samples::{Samples, share_shadowed},
@@ -104,8 +105,11 @@ pub(crate) fn state(shared: &Shared) -> Value {
     let mut rules = Vec::new();
     for (number, (name, layer)) in shared.parts.layers.iter().enumerate() {
         for rule in layer.limiter().rules().rules() {
-            let plans = (1..rule.quotas()).map(|plan| {
-                json!({ "name": rule.plan_name(plan), "limit": rule.quota_of(plan).to_string() })
+            // Overrides are shown apart, whomever they are of.
+            let plans = rule.plan_names().enumerate();
+            let plans = plans.filter(|(_, name)| !is_override(name));
+            let plans = plans.map(|(index, name)| {
+                json!({ "name": name, "limit": rule.quota_of(index + 1).to_string() })
             });
             let mode = match rule.mode() {
                 Mode::Enforce => "enforced".to_owned(),

@@ -236,10 +236,15 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     let (status, error) = acted(&router, &switch).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(error.contains("in its code"), "{error}");
-    let preview = json!({ "action": "preview", "layer": 0, "rule": "per-key", "limit": "fixed_window 1/min", "because": because });
+    let preview = json!({ "action": "preview", "layer": 0, "rule": "per-key", "limit": "1/min", "because": because });
     let (_, done) = acted(&router, &preview).await;
     assert_eq!(done, "began a preview of per-key at fixed_window 1/min");
     assert_eq!(limits.limiter().rules().rules().len(), 2);
+    let end = json!({ "action": "end-preview", "layer": 0, "rule": "per-key", "because": because });
+    let (_, done) = acted(&router, &end).await;
+    assert_eq!(done, "ended the preview of per-key");
+    let (status, _) = acted(&router, &end).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     let reset = json!({ "action": "reset", "rule": "per-key", "client": "x-api-key: acme", "because": because });
     let (_, done) = acted(&router, &reset).await;
     assert_eq!(done, "reset a client of per-key, which had used nothing");
@@ -257,13 +262,26 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
 }
 
 #[tokio::test]
-async fn whom_the_application_knows_is_the_author() {
+async fn whom_the_application_knows_is_the_author_and_a_client_is_told_what_was_set() {
     let app = App::new(LIMITS);
     let router = app.console(Access::by_application()).router();
     let router = router.layer(Extension(Operator::new("alice")));
     let switch = json!({ "action": "switch", "rule": "*", "limit": "off", "because": "over" });
     assert_eq!(sent(&router, act(&switch)).await.status(), 200);
     assert_eq!(state(&router).await["entries"][0]["by"], "alice");
+    let looked_up = async || {
+        let request = Request::post("/client").header(header::CONTENT_TYPE, "application/json");
+        let body = Body::from(r#"{"client":"x-api-key: acme"}"#);
+        let answer = sent(&router, request.body(body).expect("a request")).await;
+        json_of(answer).await["rules"][0].clone()
+    };
+    assert_eq!(looked_up().await["outcome"], "not counted: the rule is off");
+    let end = json!({ "action": "end", "id": 1, "is_local": true, "because": "over" });
+    assert_eq!(sent(&router, act(&end)).await.status(), 200);
+    let raise = json!({ "action": "override", "rule": "items-per-key", "client": "acme", "limit": "50/h", "because": "over" });
+    assert_eq!(sent(&router, act(&raise)).await.status(), 200);
+    assert_eq!(looked_up().await["plan"], "an override");
+    assert_eq!(state(&router).await["rules"][0]["plans"], json!([]));
 }
 
 #[test]
