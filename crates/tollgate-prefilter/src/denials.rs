@@ -195,18 +195,22 @@ pub(crate) struct KeyBlock {
     /// Until when it is blocked, and by its how manieth block.
     pub(crate) until: Tick,
     level: u8,
-    /// Until when requests of this cost are denied, by the quota too.
+    /// Until when requests of this cost are denied under this limit, by its quota too.
     denied_until: Tick,
     cost: u64,
+    limit: u32,
 }
 
 impl KeyBlock {
-    /// The denial of a check by the block, if the store has said so of this cost within the last second.
-    pub(crate) fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
+    /// The denial of a check by the block, if the store has said so of this cost under this limit within the last second.
+    pub(crate) fn deny(&self, check: &Check, limit: u32, now: Tick) -> Option<Verdict> {
         let is_believed = now < self.learned_at.saturating_add(TRUST) && now >= self.learned_at;
-        let is_known = check.cost() <= self.cost && is_believed;
+        // A smaller cost fits at the end of the block, if this one does: else it may fit earlier than this one.
+        let is_known = check.cost() == self.cost
+            || check.cost() < self.cost && self.denied_until <= self.until;
         let until = self.denied_until.max(self.until);
-        self.verdict(check, now, until).filter(|_| is_known)
+        self.verdict(check, now, until)
+            .filter(|_| is_known && is_believed && self.limit == limit)
     }
 
     /// The same until its end, where the store does not answer.
@@ -222,14 +226,15 @@ impl KeyBlock {
         (check.cost() > 0).then(|| verdict.with_block_level(self.level))
     }
 
-    /// What the store said of `cost` units of a key, if it is blocked.
-    pub(crate) fn new(now: Tick, cost: u64, verdict: &Verdict) -> Option<Self> {
+    /// What the store said of `cost` units of a key under a limit, if it is blocked.
+    pub(crate) fn new(now: Tick, cost: u64, limit: u32, verdict: &Verdict) -> Option<Self> {
         let mut block = Self {
             learned_at: now,
             until: now.saturating_add(verdict.reset_after_ticks()),
             level: verdict.block_level()?,
             denied_until: 0,
             cost: 0,
+            limit,
         };
         if let Retry::After(wait) = verdict.retry() {
             (block.cost, block.denied_until) = (cost, now.saturating_add(micros(wait)));

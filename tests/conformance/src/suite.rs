@@ -148,6 +148,7 @@ macro_rules! conformance_suite {
                 what_does_not_fail_for_want_of_units_does_not_count,
                 a_look_says_that_a_key_is_blocked_and_a_cost_of_zero_passes,
                 a_block_comes_before_all_other_reasons_and_takes_nothing,
+                a_blocked_key_passes_when_its_cost_fits_under_its_plan,
                 a_shadow_says_that_it_would_block_and_blocks_nobody,
                 a_reset_lifts_a_block_and_forgets_its_level,
                 where_settled_requests_count_denials_do_not;

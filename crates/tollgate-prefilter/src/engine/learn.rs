@@ -180,7 +180,7 @@ impl Query {
             let (at, cost) = (limit.at(check.key()), check.cost());
             let is_shared = reply.shared.contains(&index);
             if limit.blocks() && !is_shared {
-                let block = KeyBlock::new(now, cost, verdict).map(Box::new);
+                let block = KeyBlock::new(now, cost, limit.id, verdict).map(Box::new);
                 if block.is_some() {
                     let may_go = |entry: &Entry| entry.may_go(now);
                     (engine.keys).with_new(at, now, may_go, |entry| entry.block = block);

@@ -367,7 +367,7 @@ impl LocalRules {
     pub(crate) fn deny(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
         let (limit, keys) = (self.limit(check)?, &self.engine.keys);
         if keys.keeps_denials()
-            && let Some(denied) = self.block(check, |it| it.deny(check, now))
+            && let Some(denied) = self.block(check, |it| it.deny(check, limit.id, now))
         {
             return Some(denied);
         }

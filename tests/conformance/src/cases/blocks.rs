@@ -144,6 +144,26 @@ pub async fn a_block_comes_before_all_other_reasons_and_takes_nothing(subject: &
     assert_eq!(limiter.left("other", "a").await, 5);
 }
 
+pub async fn a_blocked_key_passes_when_its_cost_fits_under_its_plan(subject: &Subject) {
+    let rule = Rule::new("rule", Quota::fixed_window(5, MAX_PERIOD)).block(block());
+    let limiter = subject.limiter([rule.plan("gold", Quota::fixed_window(9, MAX_PERIOD))]);
+    assert!(limiter.took("rule", "a", 1).await);
+    for _ in 0..4 {
+        let _ = limiter.take("rule", "a", 5).await;
+    }
+    for (check, is_longer) in [
+        (limiter.check("rule", "a", 5), true),
+        (limiter.planned("rule", "gold", "a", 5), false),
+        (limiter.check("rule", "a", 5), true),
+        (limiter.check("rule", "a", 4), false),
+    ] {
+        let denied = limiter.acquire(&[check]).await;
+        assert_eq!(level(&denied), Some(1));
+        let says_longer = denied.retry_after() > Some(MINUTE);
+        assert_eq!(says_longer, is_longer, "{check:?}: {denied:?}");
+    }
+}
+
 pub async fn a_shadow_says_that_it_would_block_and_blocks_nobody(subject: &Subject) {
     let rules = [
         Rule::new("rule", Quota::fixed_window(9, MAX_PERIOD)),
