@@ -72,9 +72,13 @@ fn part(item: Item<'_>, rule: &RuleEntry) -> Option<Quota> {
     let own = rule.limit;
     let permille = item.permille("0.1", MOST_PERCENT)?;
     let quota = rule.scaled(own, permille);
-    if permille == 0 || (quota == own && permille != 1_000) {
+    if permille == 0 {
+        return item.refuse("0 % of a limit would deny all; to block, write \"none\"");
+    }
+    // A part below 100 % may be rounded up to all of it.
+    if quota == own && permille > 1_000 {
         return item.refuse(format!(
-            "there is no such part of {own}; write a limit, as \"500/s\""
+            "so much of {own} cannot be counted; write a limit, as \"500/s\""
         ));
     }
     Some(quota)

@@ -78,6 +78,28 @@ async fn switches_take_precedence_until_they_expire() {
     assert_eq!(passing(expired, "ann").await, 5);
 }
 
+#[test]
+fn an_override_is_a_part_of_the_limit_rounded_up() {
+    for (own, part, said) in [
+        ("gcra 1/s", "50%", "gcra 1/s"),
+        ("concurrent 1", "50%", "concurrent 1"),
+        ("sliding_log 3/min", "50%", "sliding_log 2/min"),
+        (
+            "sliding_log 600/min",
+            "200%",
+            "so much of sliding_log 600/min cannot be counted",
+        ),
+        ("gcra 1/s", "0%", "to block, write \"none\""),
+    ] {
+        let text = one("\"header:x-api-key\"", "").replace("fixed_window 2/min", own);
+        let own =
+            format!("{text}\n[[overrides]]\nrule = \"rule\"\nkey = \"x\"\nlimit = \"{part}\"\n");
+        let quota = toml(&own).map(|it| it.explain_key("rule", &["x"]).expect("a key").quota);
+        let (Ok(quota) | Err(quota)) = quota.map(|it| it.to_string()).map_err(|it| it.to_string());
+        assert!(quota.contains(said), "{own}: {quota}");
+    }
+}
+
 #[tokio::test]
 async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
     let text = |switch: &str| {

@@ -101,7 +101,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
             OperatorEntry::limit_of_hash("api", 7, "20/h").and_key(KEY),
             "is that of all parts",
         ),
-        (new("0%"), "there is no such part of fixed_window 10/h"),
+        (new("0%"), "to block, write \"none\""),
         (new("20/mni"), "did you mean \"min\"?"),
         (new("20/h").because("x".repeat(2 << 20)), "end some of them"),
     ] {
