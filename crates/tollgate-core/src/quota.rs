@@ -597,17 +597,17 @@ impl Quota {
                 u32::MAX
             ));
         }
-        let is_exact = |micros: u64| u128::from(self.burst) * u128::from(micros) < EXACT;
-        let fill = self.window();
-        if is_exact(numerator / denominator)
-            && is_exact(numerator % denominator)
-            && micros(fill) <= MAX_FILL
-        {
+        // The whole µs of a unit are exact where the time to fill it up is not too long.
+        let rest = u128::from(numerator % denominator);
+        let (wrong, rate) = if micros(self.window()) > MAX_FILL {
+            ("takes more than a hundred years to fill up", "faster")
+        } else if u128::from(self.burst) * rest >= EXACT {
+            ("cannot be counted exactly", "rounder")
+        } else {
             return Ok(());
-        }
+        };
         Err(format!(
-            "a {what} of {} at {} every {period:?} cannot be counted exactly: filling it up takes {fill:?}; \
-             take a smaller {what} or a faster rate",
+            "a {what} of {} at {} every {period:?} {wrong}; take a smaller {what} or a {rate} rate",
             in_words(self.burst),
             in_words(limit)
         ))
@@ -762,8 +762,12 @@ mod tests {
             &["4294967311", "rounder"],
         );
         refused(
-            Quota::gcra(1, DAY).burst(1_000_000_000),
-            &["1000000000", "smaller burst"],
+            Quota::gcra(4_294_967_295, MINUTE),
+            &["counted exactly", "smaller burst or a rounder"],
+        );
+        refused(
+            Quota::gcra(1, MAX_PERIOD).burst(4_294_967_295),
+            &["4294967295", "a hundred years", "smaller burst or a faster"],
         );
         refused(
             Quota::sliding_window(100_000_000, DAY),
