@@ -64,13 +64,17 @@ impl Capacity {
 
     /// As many requests in flight as keep latency near to what it is without a queue: from 4 to 10 000, found while requests come.
     ///
+    /// It begins with 4 at each start of the process, and grows by a quarter in a quarter of a second. Until it is large enough, a busy
+    /// service sheds requests that it could serve, for about three seconds where 40 are in flight. If it surely works on 40 at once, take
+    /// [`adaptive_within(40, 10_000)`](Self::adaptive_within), which begins with that.
+    ///
     /// Latency is that of response heads, of responses below 500. Requests of very different latency hide a queue: give them
     /// layers of their own.
     pub fn adaptive() -> Self {
         Self(Signal::Adaptive(Arc::new(AdaptiveLimit::new(4, 10_000))))
     }
 
-    /// As [`adaptive`](Self::adaptive), between these numbers.
+    /// As [`adaptive`](Self::adaptive), between these numbers. It begins with `least`.
     ///
     /// # Errors
     ///
