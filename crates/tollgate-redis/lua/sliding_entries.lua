@@ -122,27 +122,25 @@ return function(raw, first, limit, third, now, cost)
     all, left, reset = used + taken, left - taken, (newest + buckets + 1) * width - now
     from, counting, used = 1, 1, all
   elseif cost > 0 then
-    -- A denial repairs a state of the future: entries of a log move to now. Sub-buckets move so that the newest is the next one, and keep
-    -- their distances.
+    -- A denial repairs a state of the future: entries of a log move to now, and those beyond the next sub-bucket to that. The others
+    -- stay; of sub-buckets those that have expired would count again.
     local least = is_log and current or current + 1 < buckets and buckets or current + 1
     repairs = newest > least
-    if repairs and is_log then
+    if repairs then
+      if not is_log then from, all = counting, used end
       local last, moved = #ring - 11, 0
       while last >= from do
-        local at, units = unpack('<dI4', ring, last)
-        if at < now then break end
+        local oldest, units = unpack('<dI4', ring, last)
+        if oldest < least then break end
         moved, last = moved + units, last - 12
       end
-      ring = sub(ring, from, last + 11) .. pack('<dI4', now, moved)
-    elseif repairs then
-      local entries = ''
-      for place = from, #ring - 11, 12 do
-        local oldest, units = unpack('<dI4', ring, place)
-        entries = entries .. pack('<dI4', oldest - newest + least, units)
+      if moved >= 2^32 then
+        used = used - moved + 2^32 - 1
+        moved, all = 2^32 - 1, used
       end
-      ring = entries
+      ring = sub(ring, from, last + 11) .. pack('<dI4', least, moved)
+      from, counting = 1, counting - from + 1
     end
-    if repairs then from, counting = 1, counting - from + 1 end
   end
   local place = #ring - 11
   while reset == 0 and place >= counting do

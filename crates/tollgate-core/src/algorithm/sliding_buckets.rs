@@ -60,6 +60,8 @@
 //! assert_eq!(SlidingBuckets::heap_bytes(&state), 28);
 //! ```
 
+use std::mem;
+
 use crate::{
     algorithm::{
         aging::{Aging, deny_one},
@@ -162,10 +164,9 @@ impl Aging for SlidingBuckets {
         self.number(state, now)
     }
 
-    /// Sub-buckets keep their ages.
-    fn repaired(&self, state: &SlidingBucketsState, number: u64, now: Tick) -> u64 {
-        let shift = state.newest - self.repaired_newest(state.newest, now);
-        number.saturating_sub(shift)
+    /// Those that lie beyond move to it. The others stay: each denial by a clock that is behind would age them.
+    fn repaired(&self, _state: &SlidingBucketsState, number: u64, now: Tick) -> u64 {
+        self.repaired_newest(number, now)
     }
 
     fn gone_at(&self, number: u64) -> Tick {
@@ -204,9 +205,17 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn repair(&self, state: &mut SlidingBucketsState, now: Tick) {
-        if !state.units.is_empty() {
-            state.newest = self.repaired_newest(state.newest, now);
+        let newest = self.repaired_newest(state.newest, now);
+        let most = state.units.len().saturating_sub(1);
+        let beyond = (state.newest - newest).min(most as u64) as usize;
+        let (stay, move_back) = state.units.split_at_mut(state.units.len() - beyond);
+        if let [.., last] = stay {
+            for units in move_back {
+                *last = last.saturating_add(mem::take(units));
+            }
         }
+        state.units.rotate_right(beyond);
+        state.newest = newest;
     }
 
     fn refund(&self, state: &mut SlidingBucketsState, _now: Tick, taken: Taken, cost: u64) {

@@ -59,13 +59,13 @@ impl Oracle for SlidingBucketsOracle {
 
     fn repair(&mut self, now: Tick) {
         let number = self.number(now);
-        let ahead = number.saturating_sub((now / self.width + 1).max(self.buckets));
-        if ahead > 0 {
-            // What does not count any more would count again if it came to lie before the epoch.
+        let least = (now / self.width + 1).max(self.buckets);
+        if number > least {
+            // What does not count any more would count again beside a newest one that lies further back.
             self.taken.retain(|(of, _)| of + self.buckets >= number);
         }
         for (of, _) in &mut self.taken {
-            *of = of.saturating_sub(ahead);
+            *of = least.min(*of);
         }
     }
 }

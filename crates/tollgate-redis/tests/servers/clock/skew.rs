@@ -49,13 +49,13 @@ impl Process {
         Self { clock, limiter }
     }
 
-    /// How many single units it is admitted, until it is denied.
-    async fn takes(&self) -> u64 {
+    /// How many single units it is admitted, until it has so many or is denied.
+    async fn takes(&self, most: u64) -> u64 {
         let rule = self.limiter.rules().rules()[0].name();
         let check = self.limiter.check(rule, &Key::of("client"));
         let check = [check.expect("the rule is there")];
         let mut taken = 0;
-        while acquire(&self.limiter, &check).await.is_allowed() {
+        while taken < most && acquire(&self.limiter, &check).await.is_allowed() {
             taken += 1;
         }
         taken
@@ -81,7 +81,8 @@ fn most(quota: &Quota, time: Duration, ahead: Duration) -> u64 {
     u64::try_from(most).expect("a few windows")
 }
 
-async fn holds_with(ahead: Duration, window: Duration) {
+/// In the first window each takes so many units at a time; if these are not all, four times.
+async fn holds_with(ahead: Duration, window: Duration, at_first: u64) {
     let server = RedisServer::start(&[]);
     for (number, quota) in every_algorithm(LIMIT, window).into_iter().enumerate() {
         let rule = || Rule::new(format!("rule-{number}"), quota);
@@ -97,8 +98,13 @@ async fn holds_with(ahead: Duration, window: Duration) {
             } else {
                 [&slow, &fast]
             };
+            let units = match round {
+                ROUNDS.. => LIMIT,
+                _ if round % 10 > 0 && at_first < LIMIT => 0,
+                _ => at_first,
+            };
             for process in both {
-                admitted += process.takes().await;
+                admitted += process.takes(units).await;
             }
             let most = most(&quota, time, ahead);
             assert!(
@@ -112,16 +118,21 @@ async fn holds_with(ahead: Duration, window: Duration) {
         }
         // The one that is behind is told to wait by the difference longer, and not for ever.
         slow.clock.advance(horizon(&quota) + ahead);
-        assert_eq!(slow.takes().await, LIMIT, "{quota:?}");
+        assert_eq!(slow.takes(LIMIT).await, LIMIT, "{quota:?}");
     }
 }
 
 #[tokio::test]
 async fn clocks_that_differ_by_a_second_cost_what_is_stated() {
-    holds_with(SECOND, 30 * SECOND).await;
+    holds_with(SECOND, 30 * SECOND, LIMIT).await;
 }
 
 #[tokio::test]
 async fn clocks_that_differ_by_a_minute_cost_what_is_stated() {
-    holds_with(MINUTE, 30 * MINUTE).await;
+    holds_with(MINUTE, 30 * MINUTE, LIMIT).await;
+}
+
+#[tokio::test]
+async fn so_do_clocks_that_differ_by_several_sub_buckets_if_clients_come_evenly() {
+    holds_with(2 * SECOND, 30 * SECOND, 1).await;
 }
