@@ -5,8 +5,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Source, Tick, Verdict,
-    algorithm::{Algorithm, Gcra},
+    Check, Decision, Outcome, Retry, Source, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, Gcra},
     store::{Checks, Hold, Settlement},
 };
 
@@ -118,23 +118,33 @@ impl Request {
             None | Some(0) => self.store_at,
             Some(at) => at,
         };
-        let verdicts =
-            self.checks
-                .iter()
-                .zip(&self.verdicts)
-                .map(|(check, verdict)| match verdict {
-                    None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided),
-                    Some((_, verdict))
-                        if verdict.source() == Source::Local || verdict.is_of_slots() =>
-                    {
-                        *verdict
-                    }
-                    // All have one time. A refund finds its window by that time and the time until the reset.
-                    Some((then, verdict)) => {
-                        let fresh_at = then.saturating_add(verdict.reset_after_ticks());
-                        verdict.with_reset_after(fresh_at.saturating_sub(at))
-                    }
-                });
+        let verdicts = self.checks.iter().zip(&self.verdicts).enumerate();
+        let verdicts = verdicts.map(|(index, (check, verdict))| {
+            let Some((then, verdict)) = verdict else {
+                return Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided);
+            };
+            let goes_back = match self.is_denied {
+                true => self.hold(bound, index),
+                false => None,
+            };
+            let verdict = match goes_back.map_or(0, |hold| hold.check.cost()) {
+                // Those of a balance are in no number.
+                units if units > 0 && verdict.source() != Source::Credits => {
+                    // The state is fresh no later than with them.
+                    let reset_after = verdict.reset_after_ticks();
+                    let left = verdict.remaining().saturating_add(units);
+                    let answer = Assessment::new(true, left, reset_after, Retry::Now);
+                    Verdict::new(check.rule(), check.plan(), answer, verdict.source())
+                }
+                _ => *verdict,
+            };
+            if verdict.source() == Source::Local || verdict.is_of_slots() {
+                return verdict;
+            }
+            // All have one time. A refund finds its window by that time and the time until the reset.
+            let fresh_at = then.saturating_add(verdict.reset_after_ticks());
+            verdict.with_reset_after(fresh_at.saturating_sub(at))
+        });
         let decision = bound.decision(at, verdicts);
         match self.delay {
             Duration::ZERO => decision,
@@ -144,10 +154,7 @@ impl Request {
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
     pub(crate) fn cancel(&self, bound: &LocalRules, settlements: &mut Settlements) {
-        // The step that denies has taken nothing.
-        let is_of_earlier = |index: &usize| !self.step.contains(&(*index as u16));
-        let earlier = (0..self.checks.len()).filter(is_of_earlier);
-        let holds = earlier.filter_map(|index| self.hold(bound, index));
+        let holds = (0..self.checks.len()).filter_map(|index| self.hold(bound, index));
         for hold in holds.filter(|hold| !is_of_process(hold.source)) {
             bound.unlearn(&hold.check);
             settlements.push((hold, Settlement::Cancel));
@@ -165,11 +172,12 @@ impl Request {
         refunds.collect()
     }
 
-    /// For the units of a check that its verdict says are taken.
+    /// For the units of a check that its verdict says are taken. The step that denies has taken nothing.
     fn hold(&self, bound: &LocalRules, index: usize) -> Option<Hold> {
         let (check, (at, verdict)) = (self.checks.get(index)?, self.verdicts.get(index)?.as_ref()?);
         let hold = taken_by(verdict, check, *at);
-        hold.filter(|_| bound.rules.enforces(verdict.rule()))
+        let is_taken = !self.step.contains(&(index as u16)) && bound.rules.enforces(verdict.rule());
+        hold.filter(|_| is_taken)
     }
 }
 

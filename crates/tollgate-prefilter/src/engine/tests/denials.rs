@@ -36,7 +36,8 @@ fn denied_between_two_steps() -> (Subject, Query) {
     ];
     let subject = Subject::on(BY_KEY, rules);
     let query = subject.query(&[one().with_cost(3), Check::new(1, key(8), 1)]);
-    let reply = subject.reply(&query, fits(2, 50_000_000), None);
+    let two_left = Assessment::new(true, 2, 50_000_000, Retry::after_micros(50_000_000));
+    let reply = subject.reply(&query, two_left, None);
     let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("the second rule has a place of its own");
     };
@@ -123,6 +124,14 @@ fn a_cached_denial_is_forgotten_when_a_reset_begins_and_when_it_ends() {
     let reply = Reply::new(Decision::new(at, [], |_| true));
     drop(reset.finish(Ok(reply), subject.now()));
     assert!(!subject.is_local(&large()));
+}
+
+#[test]
+fn units_that_go_back_when_another_place_denies_are_left() {
+    let (subject, query) = denied_between_two_steps();
+    let done = subject.finish(query, denied(60_000_000, 10_000), None);
+    let verdict = done.decision.verdicts()[0];
+    assert_eq!((verdict.remaining(), verdict.retry()), (5, Retry::Now));
 }
 
 #[test]
