@@ -16,7 +16,7 @@ use crate::{
         command::{Command, Script},
         connect::Connector,
         driver::Driver,
-        error::{ConnectError, ConnectErrorKind, caught},
+        error::{ConnectError, ConnectErrorKind, caught, code_of},
         node::{Node, NodeState},
         options::{NodeEvent, NodeOptions, due},
         sentinel::SentinelQuery,
@@ -96,6 +96,9 @@ struct Connection {
     used: Option<Credentials>,
 }
 
+/// A server that loads its data lets everybody in, and then refuses this. What else is said to it decides nothing.
+pub(super) const NOTHING: [&str; 3] = ["EVAL", "return 1", "0"];
+
 async fn connect(
     connector: &Connector,
     sentinels: Option<&Arc<SentinelQuery>>,
@@ -113,11 +116,16 @@ async fn connect(
         let within = options.connect_timeout();
         // Without `HELLO` the server does not say its role. After a fail-over sentinels may name one that is no master any more.
         let further: &[&[&str]] = match sentinels.is_some() && address.without_hello {
-            true => &[&["ROLE"]],
-            false => &[],
+            true => &[&NOTHING, &["ROLE"]],
+            false => &[&NOTHING],
         };
         let connected = connector.connect(&place, login, further, within).await?;
-        if let Some(role) = connected.answers.first() {
+        if let Some(Err(line)) = connected.answers.first()
+            && code_of(line) == "LOADING"
+        {
+            return Err(ConnectError::of_server(NOTHING[0], line));
+        }
+        if let Some(role) = connected.answers.get(1) {
             let role = role
                 .as_ref()
                 .map_err(|line| ConnectError::of_server("ROLE", line))?;

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, io, path::Path, path::PathBuf, rc
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::connection::{resp::decode, stream::Transport};
+use crate::connection::{resp::decode, stream::Transport, supervisor::NOTHING};
 
 /// Takes a connection, or refuses it.
 type Accept = Rc<dyn Fn(DuplexStream) -> io::Result<()>>;
@@ -41,6 +41,7 @@ pub(crate) async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, say: 
             let words: Vec<_> = words.map(|word| word.text().unwrap_or("?")).collect();
             answers += &match words[0] {
                 "HELLO" | "CLIENT" | "AUTH" => "+OK\r\n".to_owned(),
+                _ if words == NOTHING => ":1\r\n".to_owned(),
                 _ => say(&words),
             };
             input.drain(..length);

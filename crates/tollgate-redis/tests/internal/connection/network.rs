@@ -18,8 +18,8 @@ async fn a_connection_to_a_server_that_stands_still_is_reset_and_not_closed() {
     let mut input = vec![0; 1_024];
     assert!(server.read(&mut input).await.unwrap() > 0);
     server
-        // To `HELLO`, and twice that it may know who we are.
-        .write_all(b"+OK\r\n+OK\r\n+OK\r\n")
+        // To `HELLO`, twice that it may know who we are, and whether it serves.
+        .write_all(b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n")
         .await
         .unwrap();
     bench.hears_nothing("k").await;
