@@ -248,7 +248,7 @@ pub mod store {
     //! assert!(!StoreError::new(StoreErrorKind::Misconfigured, "no password").is_transient());
     //! ```
 
-    pub use tollgate_core::{LeaseShare, StoreError, StoreErrorKind};
+    pub use tollgate_core::{LeaseShare, StoreError, StoreErrorKind, types::CheckPolicy};
 }
 
 // For tollgate-server, tollgate-console and tollgate-rules. Hidden, so that it can change in any release.

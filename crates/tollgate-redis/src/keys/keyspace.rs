@@ -49,6 +49,10 @@ pub enum Partition {
     /// All states of one client. Rules of a request are decided in one step if they count by the same key, and not
     /// otherwise: a rule by account and one by address are two steps.
     ///
+    /// What a step takes goes back if a later one denies. Until then it is missing: requests that are denied themselves can deny another
+    /// one, which is told to wait for as long as if they had been admitted. Steps follow the order of the rules, so put the rule first that
+    /// denies most often.
+    ///
     /// With a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys), each hash slot has an overflow bucket of its own. A
     /// change of secrets moves states to other hash slots, so a cluster refuses it here.
     Key,

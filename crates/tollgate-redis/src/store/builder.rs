@@ -127,8 +127,11 @@ impl RedisStoreBuilder {
     /// Clients beyond that which have no state in Redis share one overflow bucket with the rule's quota, until there is room
     /// again; clients with a state, and those for which this process holds a lease, are not affected. Requests that are in flight at once
     /// may create more, and then so many fewer are created after that, for ten seconds at most. So a flood of invented
-    /// clients costs Redis no more than this rate times the time that a state lasts. With
-    /// [`Partition::Key`] each hash slot has an overflow bucket, with [`Partition::ByRule`] each tenant.
+    /// clients costs Redis no more than this rate times the time that a state lasts.
+    ///
+    /// With [`Partition::ByRule`] each tenant has an overflow bucket, with [`Partition::Key`] each of the 16 384 hash slots. Then invented
+    /// clients have as many whole quotas among them, and as many keys more than the cap allows. The cap bounds only what more of them
+    /// cost.
     ///
     /// Each process has its part of the cap, and one key at least; [`RedisStore::instances`] is how many there are. Before it
     /// was counted, for a quarter of a second after the start, and always [without heartbeats](Self::without_heartbeats), a
@@ -308,6 +311,35 @@ impl RedisStoreBuilder {
 
     /// How connections to an address with `rediss://` are encrypted: whom to trust, by which cryptography, with which certificate
     /// of one's own. Connections to an address with `redis://` stay unencrypted.
+    ///
+    /// The cryptography is a feature of rustls that the application enables, such as `ring`. Name it as here: `ClientConfig::builder()`
+    /// panics in a program where two are enabled, or none.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use tollgate_redis::{
+    ///     Keys, RedisStore, Secret,
+    ///     rustls::{
+    ///         ClientConfig, RootCertStore,
+    ///         crypto::ring,
+    ///         pki_types::{CertificateDer, pem::PemObject},
+    ///     },
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut trusted = RootCertStore::empty();
+    /// trusted.add(CertificateDer::from_pem_file("/etc/ssl/redis-ca.pem")?)?;
+    /// let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///     .with_safe_default_protocol_versions()?
+    ///     .with_root_certificates(trusted)
+    ///     .with_no_client_auth();
+    /// let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+    /// let store = RedisStore::builder("rediss://cache.internal", "shop", keys).tls(config);
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.options.security = Some(config.into());
