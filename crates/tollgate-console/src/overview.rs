@@ -106,9 +106,9 @@ pub(crate) fn state(shared: &Shared) -> Value {
     for (number, (name, layer)) in shared.parts.layers.iter().enumerate() {
         for rule in layer.limiter().rules().rules() {
             // Overrides are shown apart, whomever they are of.
-            let plans = rule.plan_names().enumerate();
-            let plans = plans.filter(|(_, name)| !is_override(name));
-            let plans = plans.map(|(index, name)| {
+            let of_requests =
+                (rule.plan_names().enumerate()).filter(|(_, name)| !is_override(name));
+            let plans = of_requests.map(|(index, name)| {
                 json!({ "name": name, "limit": rule.quota_of(index + 1).to_string() })
             });
             let mode = match rule.mode() {

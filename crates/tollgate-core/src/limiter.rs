@@ -101,8 +101,8 @@ impl Limiter {
         refuse_unsupported(&*store)?;
         let fallback = fallback(&*store, before, instances)?;
         let before = before.map(|it| &*it.shared);
-        let observer = Observer::new(store.rules(), before.map(|it| &*it.observer));
-        let observer = Arc::new(observer);
+        let observed_before = before.map(|it| &*it.observer);
+        let observer = Arc::new(Observer::new(store.rules(), observed_before));
         #[cfg(feature = "metrics")]
         flush::register(&observer, &store);
         let shared = Coordinator::new(Arc::clone(&store), fallback, observer, before);
