@@ -40,14 +40,20 @@ local function is_same(one, other)
   return one == other or one >= 2^52 and other >= 2^52 and one % 262144 == other % 262144
 end
 
--- How many windows of a calendar have ended from one end to another: by what a day, a week, a month or a year lasts.
-local function windows_between(lengths, from, to)
-  local quarters, usual = lengths % 65536, 96
-  for _, length in ipairs({ 672, 2922, 35064 }) do
-    if quarters > length * 0.8 then usual = length end
+-- How long a window is usually (1), or at most (2).
+local function length_of(period, lengths, which)
+  if period < 2^52 then return period end
+  local found = { 96, 96 }
+  for _, quarters in ipairs({ { 672, 672 }, { 2922, 2976 }, { 35064, 35136 } }) do
+    if lengths % 65536 > quarters[1] * 0.8 then found = quarters end
   end
-  usual = (to - from) / (usual * 900000000)
-  return usual < 1 and 1 or usual + 0.5 - (usual + 0.5) % 1
+  return found[which] * 900000000
+end
+
+-- How many windows of a calendar have ended from one end to another.
+local function windows_between(lengths, from, to)
+  local windows = (to - from) / length_of(2^52, lengths, 1)
+  return windows < 1 and 1 or windows + 0.5 - (windows + 0.5) % 1
 end
 
 -- Of a durable rule whose state is not there: the units to begin with, or a refusal if they are lost; and whether those beyond the
@@ -78,4 +84,4 @@ local function base_of(period, lengths, now)
   return nil, 6
 end
 
-return at_window, is_outside, is_same, windows_between, base_of
+return at_window, is_outside, is_same, windows_between, base_of, length_of

@@ -58,6 +58,8 @@ while true do
     else
       check = ARGV[i]
       what, role, more, key, cost, alg, first, limit, third = unpack('<BBBHdBddI4', check)
+      may_owe = what > 127
+      if may_owe then what = what - 128 end
       slots, durable = nil, alg == 24
       if durable then alg = 18 end
       alone = what + role + more + size == 0 and cost > 0 and alg < 20

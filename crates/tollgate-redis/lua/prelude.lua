@@ -16,7 +16,8 @@
 --              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
---              other name. For 0 to 3: 32 report new keys; 64 the rule blocks keys.
+--              other name. For 0 to 3: 32 report new keys; 64 the rule blocks keys; for 0 and 1: 128 it may owe
+--              units.
 --          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written); for 0 to 3 also 3, enforced, with the
 --              balance of the key: see `credits.lua`. A refund goes there alone.
 --          B   1 if the next check belongs to the same request, 0 if this is its last check; plus 2: the check has an id
@@ -177,5 +178,5 @@ end
 -- units fit. It returns the first key that it did not decide, for which it wrote nothing, and its state if it read that.
 -- While units of a window are counted already, its take writes the counter alone, and keeps the time to live.
 
--- The check at hand, its role, the slots that it took, and whether its rule is durable.
-local check, role, slots, durable
+-- The check at hand, its role, the slots that it took, and whether its rule is durable, and may owe units.
+local check, role, slots, durable, may_owe

@@ -60,7 +60,7 @@ return function(raw, first, limit, third, now, cost)
   if is_log then width, buckets = 1, first - 1 end
   local kind, current = is_log and 20 or 21, (now - now % width) / width
   -- `all`: the units of all entries from `from` on in `ring`; then the newest entry.
-  local ring, from, all, newest, newest_units, foreign = '', 1, 0, 0, 0, false
+  local ring, from, all, newest, newest_units, foreign, leaves = '', 1, 0, 0, 0, false, false
   if raw then
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
     local alg, first0, limit0, third0
@@ -69,6 +69,8 @@ return function(raw, first, limit, third, now, cost)
     if alg ~= kind or not (all >= 0 and all <= 2^53 and newest >= 0 and newest <= 2^53) then return -3, 0, 0 end
     ring, from = raw, 30
     foreign = first0 ~= first or limit0 ~= limit or third0 ~= third
+    -- A denial leaves it to the quota that wrote it, but not where these windows are shorter.
+    leaves = foreign and (third0 + 1) * first0 <= (third + 1) * first
     if foreign and (is_log or first0 ~= first or third0 ~= third) then
       -- Entries that had expired under the old quota stay expired. Those that count now count in other sub-buckets as if just taken; of
       -- a log those that would expire at once under a shorter window do, and the others keep their instants.
@@ -167,5 +169,5 @@ return function(raw, first, limit, third, now, cost)
   if not (fits or repairs or foreign) then return retry, left, reset end
   local state = ring == '' and '' or pack('<BddI4d', kind, first, limit, third, all) .. sub(ring, from)
   if fits then return -1, left, reset, state, reset, foreign, keeps, left < cost and retry end
-  return retry, left, reset, state, reset, foreign
+  return retry, left, reset, state, reset, leaves
 end

@@ -124,18 +124,18 @@ if purpose == 'refund' then
 end
 
 return function(raw, period, limit, third, now, cost, by_writer)
-  local slides, at_window, is_outside, is_same, windows_between, base_of, current = third > 0 and period < 2^52
+  local slides, at_window, is_outside, is_same, windows_between, base_of, length_of, current = third > 0 and period < 2^52
   if period < 2^52 and not durable then
     current = (now - now % period) / period
   else
-    at_window, is_outside, is_same, windows_between, base_of = step_of('calendar')
+    at_window, is_outside, is_same, windows_between, base_of, length_of = step_of('calendar')
     -- As the quota that wrote a state: the caller knows the windows of its time.
     local own, own_lengths = unpack('<d', check, 15), unpack('<I4', check, 31)
     if period >= 2^52 and is_same(own, period) then period, third = own, own_lengths end
     if period >= 2^52 and own >= 2^52 and not by_writer and is_outside(own, own_lengths, now) then return -3, 7, 0 end
     current = at_window(period, third, now)
   end
-  local window, previous, used, foreign = current, 0, 0, false
+  local window, previous, used, foreign, leaves = current, 0, 0, false, false
   -- Whether units are owed, and how many by the quota that says so. And whether a denial writes the state.
   local owes, over, repair, is_over = false, 0, false, false
   if not raw and durable then
@@ -151,7 +151,7 @@ return function(raw, period, limit, third, now, cost, by_writer)
     if not slides then previous, used = 0, previous end
     owes = kind == (slides and 27 or 26)
     if not owes and kind ~= (slides and 19 or 18) or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3, 0, 0 end
-    if period0 >= 2^52 and not at_window then at_window, is_outside, is_same, windows_between = step_of('calendar') end
+    if period0 >= 2^52 and not at_window then at_window, is_outside, is_same, windows_between, base_of, length_of = step_of('calendar') end
     local same, this = period0 == period or at_window and is_same(period0, period), current
     foreign = not same or limit0 ~= limit or slides and third0 ~= third
     if owes or foreign then
@@ -178,6 +178,7 @@ return function(raw, period, limit, third, now, cost, by_writer)
       window = this
     end
     local tells = cost == 0 and (owes or slides and role ~= 2)
+    leaves = foreign
     if tells or not same then
       local weighs = used
       if previous > 0 then weighs = used + weighted(previous, (window + 1) * period0, now, period0, third0) end
@@ -191,6 +192,9 @@ return function(raw, period, limit, third, now, cost, by_writer)
           if weighs > most then weighs = most end
         end
         window, previous, used = current, 0, weighs
+        -- A denial leaves it so, but not where these windows are shorter. Where units may be owed, those beyond this limit would be.
+        if length_of then leaves = length_of(period0, third0, 2) <= length_of(period, third, 2) else leaves = period0 <= period end
+        leaves = leaves or may_owe and used > limit
       end
     end
     -- A threshold that leaves a denial to the quota that wrote the state sees what it owes.
@@ -258,7 +262,7 @@ return function(raw, period, limit, third, now, cost, by_writer)
   if not repair then return retry, left, reset end
   if used == 0 and not slides then
     -- A window that is over by this clock stays for callers whose clocks are behind.
-    return retry, left, reset, is_over and pack('<BddI4', 18, period, limit, third) .. sub(raw, 22) or '', 0, foreign
+    return retry, left, reset, is_over and pack('<BddI4', 18, period, limit, third) .. sub(raw, 22) or '', 0, leaves
   end
   local kind, ttl = slides and 19 or 18, reset
   if owes and used > limit then
@@ -267,5 +271,5 @@ return function(raw, period, limit, third, now, cost, by_writer)
   end
   state = slides and pack('<BddI4dI4I4', kind, period, limit, third, window, previous, used)
     or pack('<BddI4dd', kind, period, limit, third, window, used)
-  return retry, left, reset, state, ttl, foreign
+  return retry, left, reset, state, ttl, leaves
 end

@@ -58,6 +58,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite! { @ $make, #[$test]
             time:
                 retry_is_exact_to_the_tick,
+                who_has_used_up_a_longer_window_waits_for_no_more_than_a_shorter_one,
                 retry_of_a_request_is_that_of_the_rule_that_denies_longest,
                 time_that_goes_back_never_refills,
                 after_time_went_back_a_denial_is_no_longer_than_a_window,

@@ -190,8 +190,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// state then refills as under `writer`, until units are taken under this quota.
     ///
     /// Cutting a state to a smaller limit drops usage of the larger one: a client that alternates between the two quotas would
-    /// never run out. Windows and logs therefore leave a state to a writer whose limit is not smaller. A bucket converts only
-    /// usage that fits its burst, and only if that refills sooner, so that a faster rate applies at once.
+    /// never run out. Windows and logs therefore leave a state to a writer whose limit is not smaller, unless its window is longer:
+    /// no two plans of a rule differ in that. A bucket converts only usage that fits its burst, and only if that refills sooner, so
+    /// that a faster rate applies at once.
     fn defers_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the

@@ -283,7 +283,7 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn defers_to(&self, writer: &Self, _state: &SlidingBucketsState, _now: Tick) -> bool {
-        writer.limit >= self.limit
+        writer.gone_at(0) <= self.gone_at(0) && writer.limit >= self.limit
     }
 
     fn deny_bound(&self, state: &SlidingBucketsState, now: Tick) -> Option<DenyBound> {

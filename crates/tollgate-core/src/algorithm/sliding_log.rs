@@ -221,7 +221,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn defers_to(&self, writer: &Self, _state: &SlidingLogState, _now: Tick) -> bool {
-        writer.limit >= self.limit
+        writer.period <= self.period && writer.limit >= self.limit
     }
 
     fn deny_bound(&self, state: &SlidingLogState, now: Tick) -> Option<DenyBound> {

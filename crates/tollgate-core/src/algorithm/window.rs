@@ -443,8 +443,10 @@ impl<const SLIDES: bool> Algorithm for WindowCounter<SLIDES> {
         WindowState::new(self.at(now), 0, used)
     }
 
-    fn defers_to(&self, writer: &Self, _state: &WindowState<SLIDES>, _now: Tick) -> bool {
-        writer.limit >= self.limit
+    fn defers_to(&self, writer: &Self, state: &WindowState<SLIDES>, now: Tick) -> bool {
+        // Beyond the limit of a rule with debt it would be owed.
+        let holds = || self.debt == 0 || self.convert(writer, state, now).used() <= self.limit;
+        writer.limit >= self.limit && !(writer.period > self.period && holds())
     }
 
     fn deny_bound(&self, state: &WindowState<SLIDES>, _now: Tick) -> Option<DenyBound> {

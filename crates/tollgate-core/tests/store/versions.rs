@@ -322,32 +322,3 @@ proptest! {
         })?;
     }
 }
-
-#[test]
-fn a_denial_under_a_shorter_window_gives_nothing_of_a_longer_one_back() {
-    use tollgate_core::{HOUR, MINUTE};
-    for [long, short] in [
-        [
-            Quota::fixed_window(100, HOUR),
-            Quota::fixed_window(10, MINUTE),
-        ],
-        [
-            Quota::sliding_window(100, HOUR),
-            Quota::sliding_window(10, MINUTE),
-        ],
-        [
-            Quota::sliding_buckets(100, HOUR),
-            Quota::sliding_buckets(10, MINUTE),
-        ],
-        [
-            Quota::sliding_log(100, HOUR),
-            Quota::sliding_log(10, MINUTE),
-        ],
-    ] {
-        let service = Service::of_versions(&[long, short]);
-        assert_eq!(service.acquire(0, 100).outcome(), Outcome::Allow);
-        assert_eq!(service.acquire(1, 1).outcome(), Outcome::Deny);
-        service.clock.advance(3 * MINUTE);
-        assert_eq!(service.acquire(0, 1).outcome(), Outcome::Deny, "{long:?}");
-    }
-}

@@ -39,7 +39,7 @@ const LOG_UNIT_TIME: Duration = Duration::from_nanos(150);
 /// Logs of more units are refused.
 const MOST_UNITS: f64 = 1e6;
 
-/// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
+/// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat. That its rule may owe units adds none.
 const REPEATABLE: usize = 34;
 const MOST_REPEATABLE: u8 = 1;
 
@@ -95,7 +95,7 @@ impl Command {
 
     /// Whether this is the same check as another, of another key.
     fn repeats(&self, other: &Self) -> bool {
-        let is_repeatable = |it: &[u8]| it.len() == REPEATABLE && it[0] <= MOST_REPEATABLE;
+        let is_repeatable = |it: &[u8]| it.len() == REPEATABLE && it[0] % 128 <= MOST_REPEATABLE;
         (self.keys.len(), other.keys.len(), self.count()) == (1, 1, 1)
             && self.args.iter().nth(1).is_some_and(is_repeatable)
             && self.args == other.args

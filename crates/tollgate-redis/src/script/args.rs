@@ -39,6 +39,8 @@ const MOVES: u8 = 16;
 const REPORTS_NEW: u8 = 32;
 /// Its rule blocks keys.
 const BLOCKS: u8 = 64;
+/// It may owe units.
+const MAY_OWE: u8 = 128;
 
 /// Bits of the byte that says what follows a check: another check of its request; its own id, behind its numbers.
 pub(super) const MORE: u8 = 1;
@@ -137,7 +139,9 @@ impl ScriptCall {
             begins,
             keys,
         };
-        writer.add_bytes(&[what as u8, rule_args.role, 0]);
+        let may_owe = matches!(what, Operation::Take | Operation::Query) && rule_args.debt() > 0;
+        let flags = if may_owe { MAY_OWE } else { 0 };
+        writer.add_bytes(&[what as u8 + flags, rule_args.role, 0]);
         writer.add_keys(&[keys.key]);
         // A larger cost never fits either.
         writer.add_bytes(&double(check.cost().min(MAX_UNITS + 1)));

@@ -166,6 +166,42 @@ pub async fn retry_is_exact_after_a_change_of_plan(subject: &Subject) {
     }
 }
 
+pub async fn who_has_used_up_a_longer_window_waits_for_no_more_than_a_shorter_one(
+    subject: &Subject,
+) {
+    for (long, short) in [
+        (
+            Quota::fixed_window(100, HOUR),
+            Quota::fixed_window(10, MINUTE),
+        ),
+        (
+            Quota::calendar(10, CalendarUnit::Month),
+            Quota::calendar(10, CalendarUnit::Day),
+        ),
+        (
+            Quota::sliding_window(100, HOUR),
+            Quota::sliding_window(10, MINUTE),
+        ),
+        (
+            Quota::sliding_buckets(10, HOUR),
+            Quota::sliding_buckets(10, MINUTE),
+        ),
+        (Quota::sliding_log(10, HOUR), Quota::sliding_log(10, SECOND)),
+    ] {
+        let before = subject.limiter([Rule::new("rule", long)]);
+        let who = long.to_string();
+        assert!(before.took("rule", &who, long.limit()).await);
+        let after = subject.replacing(&[&before], [Rule::new("rule", short)]);
+        let after = after.expect("it replaces the other");
+        let denied = after.take("rule", &who, 1).await;
+        assert!(!denied.is_allowed(), "{short}");
+        let delay = denied.retry().delay().expect("it is known");
+        assert!(delay <= 2 * short.window(), "{short}: {delay:?}");
+        let check = [after.check("rule", &who, 1)];
+        let _ = passes_at_its_retry_and_not_earlier(subject, &after, &check, &short).await;
+    }
+}
+
 pub async fn retry_of_a_request_is_that_of_the_rule_that_denies_longest(subject: &Subject) {
     let quotas = quotas();
     for (n, one) in quotas.iter().enumerate() {
