@@ -141,10 +141,14 @@ async fn a_challenge_answers_above_its_threshold_and_count_if_sees_it() {
     let unknown = all(per_minute("log-in", 5)).challenge("doubtful", |_, _| None);
     let error = RateLimitLayer::new(MemoryStore::new(), [unknown]).unwrap_err();
     assert!(error.to_string().contains("challenge: ") && error.to_string().contains("doubtful"));
-    // Below the threshold nobody is asked.
-    let rule = all(per_minute("log-in", 5).threshold("doubtful", Quota::fixed_window(4, MINUTE)));
-    let rule = rule.challenge("doubtful", |_, _| Some(Response::new(Bytes::new())));
-    let app = behind(layer([rule]));
+    // Below the threshold nobody is asked, nor by a shadow above it.
+    let rule = per_minute("log-in", 5).threshold("doubtful", Quota::fixed_window(4, MINUTE));
+    let asks = |rule| all(rule).challenge("doubtful", |_, _| Some(Response::new("human?".into())));
+    let app = behind(layer([asks(rule.clone())]));
     let answer: Response<Body> = send(&app, "/").await;
     assert_eq!(field(&answer, "ratelimit"), r#""log-in";r=4;t=60"#);
+    let app = behind(layer([asks(rule.shadow())]));
+    for _ in 0..6 {
+        assert_eq!(text(send(&app, "/").await).await, "");
+    }
 }

@@ -449,7 +449,7 @@ impl RequestRules {
         }
     }
 
-    /// The answer of the first challenge to an admitted request that is above its threshold.
+    /// The answer of the first challenge to an admitted request that is above its threshold: a shadow asks nobody.
     pub(crate) fn challenge(
         &self,
         head: &Head<'_>,
@@ -461,7 +461,8 @@ impl RequestRules {
             .filter(|verdict| verdict.outcome() == Outcome::Deny);
         denied.find_map(|verdict| {
             let threshold = self.set().rules().get(verdict.rule())?.name();
-            let mut challenges = self.all().flat_map(|rule| &rule.challenges);
+            let enforced = self.all().filter(|rule| rule.rule.is_enforced());
+            let mut challenges = enforced.flat_map(|rule| &rule.challenges);
             let (_, answer) = challenges.find(|(of, _)| **of == *threshold)?;
             answer(head, verdict)
         })
