@@ -58,6 +58,6 @@ impl Limits {
 
 /// The account of a key: its only part is the tenant's name.
 fn tenant_of(key: &KeyBuf) -> String {
-    let name = key.parts().next().map_or(&[][..], |(_, name)| name);
+    let name = key.parts().last().map_or(&[][..], |(_, name)| name);
     String::from_utf8_lossy(name).into_owned()
 }

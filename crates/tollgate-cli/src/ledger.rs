@@ -269,12 +269,17 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         ..Reconciliation::default()
     };
     let mut table = Table::new("account | rule | ledger | counter");
-    let mut drifts = Vec::new();
+    let (mut drifts, mut has_left) = (Vec::new(), false);
     let each = |drift: &Drift| {
         let of = if drift.is_balance { "credits of " } else { "" };
+        let left = match args.repair && drift.is_shared {
+            true => " (left: of several keys)",
+            false => "",
+        };
+        has_left |= !left.is_empty();
         table.row([
             report::line(&drift.account, 60),
-            format!("{of}{}", drift.rule),
+            format!("{of}{}{left}", drift.rule),
             drift.written.to_string(),
             drift.counted.to_string(),
         ]);
@@ -282,6 +287,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
             "account": drift.account,
             "rule": drift.rule,
             "is_balance": drift.is_balance,
+            "is_shared": drift.is_shared,
             "ledger": drift.written,
             "counter": drift.counted,
         }));
@@ -307,7 +313,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         }
     };
     let json = json!({ "compared": compared, "repaired": args.repair, "differ": drifts });
-    Ok(Report::new(text, json, is_same || args.repair))
+    Ok(Report::new(text, json, is_same || args.repair && !has_left))
 }
 
 /// Rows that are printed as they come.

@@ -341,7 +341,8 @@ impl Rule {
     /// Writes what is used to a ledger, for budgets that outlive the store and can be explained line by line. `account` names the account
     /// of a key: its tenant, its contract. It is called when a process meets a key, and again after ten minutes without it. The name is
     /// stored in the clear. Give each key of a rule an account of its own: after a loss, each would begin with what all of its
-    /// account have used.
+    /// account have used. A key by header, cookie or query has two parts, the name of that field and its value, and those of a
+    /// tuple follow each other: what names the first part of such a key has one account for all clients.
     ///
     /// The crate `tollgate-ledger` has the ledger; without one, this does nothing. No request waits for it, except the first of a key
     /// after the store has lost its states: see [`Verdict::forgotten`](crate::Verdict::forgotten). Shadows are not written.
@@ -352,7 +353,7 @@ impl Rule {
     /// ```
     /// use tollgate_core::{DAY, KeyBuf, Quota, Rule};
     ///
-    /// let tenant = |key: &KeyBuf| match key.parts().next() {
+    /// let tenant = |key: &KeyBuf| match key.parts().last() {
     ///     Some((_, tenant)) => String::from_utf8_lossy(tenant).into_owned(),
     ///     None => String::from("nobody"),
     /// };
@@ -388,7 +389,7 @@ impl Rule {
     /// ```
     /// use tollgate_core::{KeyBuf, MINUTE, Quota, Rule};
     ///
-    /// let client = |key: &KeyBuf| match key.parts().next() {
+    /// let client = |key: &KeyBuf| match key.parts().last() {
     ///     Some((_, client)) => String::from_utf8_lossy(client).into_owned(),
     ///     None => String::new(),
     /// };
@@ -515,7 +516,7 @@ impl Rule {
     /// ```
     /// use tollgate_core::{Key, KeyBuf, Limiter, MINUTE, MemoryStore, Quota, Rule};
     ///
-    /// let account = |key: &KeyBuf| match key.parts().next() {
+    /// let account = |key: &KeyBuf| match key.parts().last() {
     ///     Some((_, account)) => String::from_utf8_lossy(account).into_owned(),
     ///     None => String::new(),
     /// };

@@ -303,17 +303,17 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
         assert!(take(&limiter, name, units).await.is_allowed());
     }
     ledger.flush().await.expect("it writes");
-    let reconcile = async |repairs| {
+    let reconcile = async |keys, repairs| {
         let how = Reconciliation {
             repairs,
             again_after: Duration::from_millis(10),
             ..Default::default()
         };
         let (drifts, compared) = reconcile(&ledger, &limiter, how).await;
-        assert_eq!(compared, 3);
+        assert_eq!(compared, keys);
         drifts
     };
-    assert_eq!(reconcile(false).await, []);
+    assert_eq!(reconcile(3, false).await, []);
     // A failover has lost the last writes.
     let key = limiter.check("units", &Key::of("bolt")).expect("the rule");
     let end = usage(&ledger).await[0].window.end;
@@ -321,9 +321,15 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     let store = limiter.rule_store();
     store.settle(&[lost], Settlement::Refund(15));
     let drift = vec![("bolt".to_owned(), 20, 5)];
-    while reconcile(false).await != drift {}
-    assert_eq!(reconcile(true).await, drift);
-    while !reconcile(false).await.is_empty() {}
+    while reconcile(3, false).await != drift {}
+    assert_eq!(reconcile(3, true).await, drift);
+    while !reconcile(3, false).await.is_empty() {}
+    // Another key begins with the sum of its account: whose units they are is not known.
+    let second = limiter.check("units", &Key::of(("bolt", 2)));
+    let _ = limiter.acquire(&[second.expect("the rule")]).await;
+    for repairs in [true, true, false] {
+        assert_eq!(reconcile(4, repairs).await, [("bolt".to_owned(), 21, 20)]);
+    }
 }
 
 /// What differs, by account: what the ledger has, and what is counted; and how many were compared.
