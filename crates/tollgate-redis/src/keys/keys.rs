@@ -33,6 +33,12 @@
 //! Processes of one step and the next may run side by side for as long as a deployment takes, and share one budget. A
 //! step that is left out is a split budget while both run. Only a request with an [id](tollgate_core::Rule::idempotent) that is repeated
 //! across the first step counts once more. Until it is over, a check costs the server a second read.
+//!
+//! What tollgate-rules makes with a secret does not move: hashes of keys in documents and lists, and signatures of pushed documents.
+//! Before the second step, write each entry of a hashed list twice, hashed with the old secret and with the new one, or its keys are
+//! no longer denied; and each override of a key by its `hash`, too. With the second step push the document under the new secret, by
+//! `tollgate rules push --replace-all`, which ends what operators set: set it anew. Until then processes of the second step have no
+//! document but their fallback; afterwards those of the first one keep what they have. After the third step the old hashes may go.
 
 use std::{env, fmt, sync::Arc};
 
