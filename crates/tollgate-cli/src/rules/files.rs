@@ -1,6 +1,9 @@
 //! `tollgate rules check`, `diff`, `import` and `explain`: rules in files.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -87,7 +90,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
                 text += &format!("{}: no mistakes\n", report::line(&shown, 200));
                 let (table, rules) = rules_of(&document, "  rule");
                 text += &table;
-                let warnings: Vec<String> = document.warnings().collect();
+                let warnings: Vec<String> = document.warnings().chain(unread(path)).collect();
                 for warning in &warnings {
                     text += &format!("warning: {}\n", report::line(warning, 500));
                 }
@@ -106,6 +109,18 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
     let mut report = Report::new(text, json, true);
     report.exit = exit;
     Ok(report)
+}
+
+/// The folders in a folder of rules that have rules too: not those that Kubernetes makes, and of lists.
+fn unread(folder: &Path) -> impl Iterator<Item = String> {
+    let inner = fs::read_dir(folder).into_iter().flatten().flatten();
+    let inner = inner.filter(|it| !it.file_name().as_encoded_bytes().starts_with(b"."));
+    let folders = inner.map(|it| it.path()).filter(|it| it.is_dir());
+    let with_rules = folders.filter(|it| RuleText::read_path(it).is_ok());
+    with_rules.map(|it| {
+        let inner = it.display();
+        format!("{inner}: a folder in a folder of rules is not read; move its files out of it")
+    })
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Report, Failure> {

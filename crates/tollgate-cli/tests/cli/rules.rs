@@ -74,6 +74,16 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
     program
         .run(&["rules", "check", "limits"])
         .assert(1, &["team.toml:5:"]);
+    // What Kubernetes makes is no mistake, and a folder of lists neither.
+    let program = program
+        .file("limits/team.toml", "version = 1\n")
+        .file("limits/..data/team.toml", WRONG)
+        .file("limits/lists/deny.txt", "");
+    let ran = program.run(&["rules", "check", "limits"]);
+    ran.assert(0, &[]).lacks(&["warning: "]);
+    let program = program.file("limits/teams/team.toml", WRONG);
+    let ran = program.run(&["rules", "check", "limits"]);
+    ran.assert(0, &["warning: limits/teams: ", "is not read"]);
     program
         .run(&["rules", "check", "nowhere.toml", "wrong.toml"])
         .assert(3, &["nowhere.toml", "No such file"]);
