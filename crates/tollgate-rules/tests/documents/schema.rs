@@ -180,7 +180,7 @@ fn write_table(page: &mut String, title: &str, table: &Value, schema: &Value) {
             .iter()
             .map(|form| match (&form["minimum"], &form["maximum"]) {
                 (Value::Null, Value::Null) => String::new(),
-                (Value::Null, most) => format!(" At most {most}."),
+                (Value::Null, most) => format!(" At most `{most}%`."),
                 (least, Value::Null) if least.as_u64() <= Some(1) => String::new(),
                 (least, Value::Null) => format!(" At least {least}."),
                 (least, most) => format!(" {least} to {most}."),
