@@ -220,6 +220,10 @@ impl RuleStore for Bound {
         self.memory.usage(rule)
     }
 
+    fn usage_counters(&self, rule: u16) -> Option<Usage> {
+        self.memory.usage_counters(rule)
+    }
+
     fn lapsed_units(&self, rule: u16) -> u64 {
         self.memory.lapsed_units(rule) + self.lapsed.load(SeqCst)
     }

@@ -113,9 +113,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
 
 /// The folders in a folder of rules that have rules too: not those that Kubernetes makes, and of lists.
 fn unread(folder: &Path) -> impl Iterator<Item = String> {
-    let inner = fs::read_dir(folder).into_iter().flatten().flatten();
-    let inner = inner.filter(|it| !it.file_name().as_encoded_bytes().starts_with(b"."));
-    let folders = inner.map(|it| it.path()).filter(|it| it.is_dir());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let shown = entries.filter(|it| !it.file_name().as_encoded_bytes().starts_with(b"."));
+    let folders = shown.map(|it| it.path()).filter(|it| it.is_dir());
     let with_rules = folders.filter(|it| RuleText::read_path(it).is_ok());
     with_rules.map(|it| {
         let inner = it.display();

@@ -252,35 +252,39 @@ impl Observer {
         {
             return;
         }
-        for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
-            if matches!(rule.mode(), Mode::Threshold { .. }) {
-                continue;
-            }
-            // A rule set has fewer than 65 536 rules.
-            let usage = store.usage(index as u16);
-            // The series of a rule begin with its first key.
-            if let Some(usage) = usage
-                && (usage != Usage::default() || observer.metrics.get().is_some())
-            {
-                observer.metrics(rule);
-                show_tracked(rule, usage);
-            }
-        }
-        self.flush(store);
+        self.show(store, true);
     }
 
     /// Hands to the recorder what it does not know of, of the rules that were used.
     pub(super) fn flush(&self, store: &dyn RuleStore) {
+        self.show(store, false);
+    }
+
+    /// Counters, and gauges where these are shown too.
+    fn show(&self, store: &dyn RuleStore, shows_gauges: bool) {
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
             // Also of a rule that this one has replaced.
             if let Some(counters) = observer.history.counters.get() {
                 counters.publish();
             }
-            if let Some(metrics) = observer.metrics.get()
-                && !matches!(rule.mode(), Mode::Threshold { .. })
+            if matches!(rule.mode(), Mode::Threshold { .. }) {
+                continue;
+            }
+            // A rule set has fewer than 65 536 rules.
+            let index = index as u16;
+            let usage = match shows_gauges {
+                true => store.usage(index),
+                false => store.usage_counters(index),
+            };
+            // The series of a rule begin with its first key.
+            if let Some(usage) = usage.filter(|_| shows_gauges)
+                && (usage != Usage::default() || observer.metrics.get().is_some())
             {
-                let index = index as u16;
-                metrics.show_counted(store.usage_counters(index), store.lapsed_units(index));
+                observer.metrics(rule);
+                show_tracked(rule, usage);
+            }
+            if let Some(metrics) = observer.metrics.get() {
+                metrics.show_counted(usage, store.lapsed_units(index));
             }
         }
     }

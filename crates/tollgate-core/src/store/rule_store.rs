@@ -260,10 +260,10 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The same without keys and bytes, which are 0 in it. It reads no clock: that of a test may be the clock of one thread alone.
+    /// The same for its counters alone, whatever its keys and bytes are. It is called on any thread: a store that reads a clock in
+    /// [`usage`](Self::usage) does not do so here, because that of a test may be the clock of one thread.
     fn usage_counters(&self, rule: u16) -> Option<Usage> {
-        let _ = rule;
-        None
+        self.usage(rule)
     }
 
     /// Units of requests that [waited](crate::Rule::wait) for the rule at index `rule` and gave up, and that could not go back

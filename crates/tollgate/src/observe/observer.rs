@@ -12,7 +12,7 @@ use std::{
 
 use http::Extensions;
 use tollgate_core::{
-    Limiter, MAX_UNITS, Rule, RuleError,
+    Limiter, MAX_UNITS, Rule, RuleError, RuleErrorKind,
     sync::{Mutex, lock},
 };
 
@@ -91,6 +91,9 @@ const LOOK_UP_FAILED: u8 = 1 << 2;
 /// Any request had a key.
 const KEYED: u8 = 1 << 3;
 const UNKNOWN_PLAN: u8 = 1 << 4;
+const TOO_MANY_QUOTAS: u8 = 1 << 5;
+/// As many of its mistakes in quotas were reported as are.
+const QUOTA_MISTAKES_REPORTED: u8 = 1 << 6;
 
 // Of the layer.
 const WRONG_NAME: u8 = 1;
@@ -218,11 +221,20 @@ impl Observer {
         let Some(rule) = self.rules.get(usize::from(rule)) else {
             return;
         };
-        let message = format!("quota_by: {error}; the rule's own quota applies");
-        let mut mistakes = lock(&rule.quota_mistakes);
-        if mistakes.len() < QUOTA_MISTAKES && mistakes.insert(message.clone()) {
-            drop(mistakes);
-            diagnostics::error(&message);
+        let message = || format!("quota_by: {error}; the rule's own quota applies");
+        if error.kind() == RuleErrorKind::TooManyQuotas {
+            if rule.reported.is_first(TOO_MANY_QUOTAS) {
+                diagnostics::error(&message());
+            }
+        } else if !rule.reported.has(QUOTA_MISTAKES_REPORTED) {
+            let message = message();
+            let mut mistakes = lock(&rule.quota_mistakes);
+            if mistakes.len() == QUOTA_MISTAKES {
+                rule.reported.is_first(QUOTA_MISTAKES_REPORTED);
+            } else if mistakes.insert(message.clone()) {
+                drop(mistakes);
+                diagnostics::error(&message);
+            }
         }
     }
 
