@@ -35,13 +35,19 @@ const DAY: i64 = 86_400;
 #[derive(Clone)]
 pub(crate) struct Tls {
     settings: TlsSettings,
-    current: Arc<RwLock<TlsAcceptor>>,
+    current: Arc<RwLock<Current>>,
+}
+
+/// What is in force.
+struct Current {
+    acceptor: TlsAcceptor,
+    validity: Option<Validity>,
 }
 
 impl Tls {
     pub(crate) fn read(settings: &TlsSettings) -> Result<Self, Mistakes> {
         Ok(Self {
-            current: Arc::new(RwLock::new(acceptor(settings)?)),
+            current: Arc::new(RwLock::new(current(settings)?)),
             settings: settings.clone(),
         })
     }
@@ -55,6 +61,7 @@ impl Tls {
             .current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
+            .acceptor
             .clone();
         let stream = acceptor.accept(io).await?;
         match self.settings.san.is_empty() || is_named(stream.get_ref().1, &self.settings.san) {
@@ -65,24 +72,11 @@ impl Tls {
         }
     }
 
-    /// What is to be said of a certificate that should have been renewed: another text each day.
+    /// What is to be said of the certificate in force: another text each day, and when it has ended.
     pub(crate) fn warning(&self) -> Option<String> {
-        let file = &self.settings.cert;
-        let Validity {
-            not_before,
-            not_after,
-        } = validity(&certificates(file).ok()?)?;
-        let [from, now, to] = [not_before, ASN1Time::now(), not_after].map(|it| it.timestamp());
-        let left = (to - now).max(0);
-        let days = left / DAY;
-        let text = || {
-            format!(
-                "{}: the certificate ends in {days} days; renew it",
-                file.display()
-            )
-        };
-        // Some are made for an hour.
-        (left < ((to - from) / 4).min(14 * DAY)).then(text)
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let text = warning(current.validity.as_ref()?, ASN1Time::now().timestamp())?;
+        Some(format!("{}: {text}", self.settings.cert.display()))
     }
 
     /// Takes the files anew whenever they change. What is wrong then leaves the certificates as they are.
@@ -101,9 +95,9 @@ impl Tls {
                 continue;
             }
             known = now;
-            match acceptor(&self.settings) {
-                Ok(acceptor) => {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+            match current(&self.settings) {
+                Ok(current) => {
+                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
                     tracing::info!(target: "tollgate", "the certificate in {} is in force", self.settings.cert.display());
                 }
                 Err(wrong) => {
@@ -141,7 +135,7 @@ fn validity(chain: &[CertificateDer<'_>]) -> Option<Validity> {
     Some(certificate.validity().clone())
 }
 
-fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
+fn current(settings: &TlsSettings) -> Result<Current, Mistakes> {
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -171,19 +165,47 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
             return Err(mistakes);
         }
     };
-    if let Some(Validity {
-        not_before,
-        not_after,
-    }) = validity(&chain).filter(|it| !it.is_valid())
+    let validity = validity(&chain);
+    // The clock of an authority may be ahead of ours: what is valid soon is taken.
+    if let Some(Validity { not_after, .. }) = validity
+        .as_ref()
+        .filter(|it| it.not_after < ASN1Time::now())
     {
-        let wrong = format!("the certificate is valid from {not_before} to {not_after}; renew it");
+        let wrong = format!("the certificate has ended, at {not_after}; renew it");
         return Err(Mistakes::of(&settings.cert, wrong));
     }
     let mut config = builder
         .with_single_cert(chain, key)
         .map_err(|why| Mistakes::of(&settings.cert, why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Current {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        validity,
+    })
+}
+
+/// What is to be said of a certificate at this time.
+fn warning(validity: &Validity, now: i64) -> Option<String> {
+    let Validity {
+        not_before,
+        not_after,
+    } = validity;
+    let (from, to) = (not_before.timestamp(), not_after.timestamp());
+    let left = to - now;
+    if left < 0 {
+        Some(format!(
+            "the certificate in force has ended, at {not_after}; renew it"
+        ))
+    } else if now < from {
+        Some(format!(
+            "the certificate is valid from {not_before}, and is in force already"
+        ))
+    } else {
+        let days = left / DAY;
+        // Some are made for an hour.
+        (left < ((to - from) / 4).min(14 * DAY))
+            .then(|| format!("the certificate ends in {days} days; renew it"))
+    }
 }
 
 /// Whether the client's certificate has one of these names: of a host, or a URI as SPIFFE's.
@@ -206,4 +228,30 @@ fn is_named(connection: &ServerConnection, names: &[String]) -> bool {
             GeneralName::URI(name) => names.iter().any(|it| it == name),
             _ => false,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_spoken_of_before_it_begins_in_its_last_days_and_after_its_end() {
+        let at = |day: i64| ASN1Time::from_timestamp(day * DAY).expect("a time");
+        let (not_before, not_after) = (at(100), at(190));
+        let validity = Validity {
+            not_before,
+            not_after,
+        };
+        for (day, says) in [
+            (99, Some("is valid from")),
+            (100, None),
+            (175, None),
+            (177, Some("ends in 13 days")),
+            (191, Some("has ended")),
+        ] {
+            let said = warning(&validity, day * DAY);
+            let is_said = says.map(|it| said.as_ref().is_some_and(|said| said.contains(it)));
+            assert!(is_said.unwrap_or(said.is_none()), "{day}: {said:?}");
+        }
+    }
 }

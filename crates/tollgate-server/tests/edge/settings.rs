@@ -17,6 +17,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::support::server::{Server, folder, run};
 
+const DAY: Duration = Duration::from_secs(86_400);
 const RULES: &str =
     "version = 1\n[[rules]]\nname = 'per-ip'\nlimit = 'fixed_window 5/h'\nby = 'client_ip'\n";
 
@@ -279,15 +280,16 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
         let mut params = CertificateParams::new([]).expect("no names");
         params.subject_alt_names = vec![name];
         let now = Duration::from_micros(wall_clock());
-        params.not_after = (UNIX_EPOCH + now + Duration::from_secs(86_400) * days).into();
+        params.not_after = (UNIX_EPOCH + now + DAY * days).into();
+        params.not_before = (UNIX_EPOCH + now + DAY * days - DAY * 40).into();
         let certificate = params.signed_by(&key, &authority).expect("it signs");
         (certificate.pem(), key.serialize_pem())
     };
-    let uri = |name: &str| ends_in(90, SanType::URI(name.try_into().expect("a name")));
+    let uri = |name: &str| ends_in(30, SanType::URI(name.try_into().expect("a name")));
     let dns = |days, name: &str| ends_in(days, SanType::DnsName(name.try_into().expect("a name")));
     let settings = "rules = 'limits.toml'\nmetrics = '127.0.0.1:0'\n[grpc]\nlisten = '127.0.0.1:0'\n\
                     tls = { cert = 'c.pem', key = 'k.pem', client_ca = 'ca.pem', san = ['spiffe://edge/envoy', 'Nginx.example'] }\n";
-    let (cert, key) = dns(90, "localhost");
+    let (cert, key) = dns(30, "localhost");
     let files = [
         ("c.pem", &*cert),
         ("k.pem", &*key),
@@ -314,7 +316,7 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
             .await
     };
     let envoy = || uri("spiffe://edge/envoy");
-    for allowed in [envoy(), dns(90, "nginx.EXAMPLE")] {
+    for allowed in [envoy(), dns(30, "nginx.EXAMPLE")] {
         call(Some(allowed)).await.expect("it may");
     }
     for refused in [Some(uri("spiffe://edge/Envoy")), None] {
@@ -341,7 +343,8 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
     })
     .await;
     for (days, code, says) in [
-        (0, 2, "the certificate is valid from"),
+        (0, 2, "the certificate has ended, at"),
+        (50, 0, "the certificate is valid from"),
         (9, 0, "the certificate ends in "),
     ] {
         let (cert, key) = dns(days, "localhost");
