@@ -43,6 +43,8 @@ use crate::{
 const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
 /// How long requests under way have at the end.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
+/// How rules say where the secret comes from.
+const BY_BINDINGS: &str = "by Bindings::secret";
 
 /// A server that has started: see [`start`](Self::start).
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Server {
     ) -> Result<Self, Mistakes> {
         // So that all that is wrong is said at once.
         Self::check(&settings)?;
-        let bindings = bindings(settings.redis.as_ref())?;
+        let (bindings, _) = bindings(settings.redis.as_ref());
         let (mut store, mut pushed) = (None, None);
         if let Some(redis) = &settings.redis {
             let (builder, trusted) = builder(redis)?;
@@ -172,30 +174,30 @@ impl Server {
     /// All that is wrong, a line each.
     pub fn check(settings: &Settings) -> Result<Vec<String>, Mistakes> {
         let (mut mistakes, mut warnings) = (Mistakes::default(), Vec::new());
+        let redis = settings.redis.as_ref();
+        let (bindings, secret) = bindings(redis);
+        let mut needs_secret = redis.is_some_and(RedisSettings::needs_secret);
         if let Some(file) = &settings.rules {
-            let document = rule_text(file).and_then(|text| {
-                let parsed = text.parse(&bindings(settings.redis.as_ref())?);
-                parsed.map_err(|wrong| {
-                    Mistakes::one(
-                        wrong
-                            .to_string()
-                            .replace("by Bindings::secret", "in TOLLGATE_SECRET"),
-                    )
-                })
-            });
-            match document {
+            let parsed =
+                rule_text(file).and_then(|text| text.parse(&bindings).map_err(Mistakes::one));
+            match parsed {
                 Ok(document) if settings.ledger.is_none() => {
                     warnings.extend(unwritten(&document));
                 }
                 Ok(_) => {}
-                Err(wrong) => mistakes.add(wrong),
+                Err(wrong) => {
+                    let wrong = wrong.to_string();
+                    needs_secret |= wrong.contains(BY_BINDINGS);
+                    mistakes.add(wrong.replace(BY_BINDINGS, "in TOLLGATE_SECRET"));
+                }
             }
         }
-        if let Some(redis) = &settings.redis {
-            let connects = builder(redis).and_then(|(builder, _)| {
-                let _ = bindings(Some(redis))?;
-                builder.check().map_err(Mistakes::one)
-            });
+        if needs_secret {
+            mistakes.add_of(secret);
+        }
+        if let Some(redis) = redis {
+            let connects =
+                builder(redis).and_then(|(builder, _)| builder.check().map_err(Mistakes::one));
             mistakes.add_of(connects);
         }
         if let Some(ledger) = &settings.ledger {
@@ -332,17 +334,22 @@ fn rule_text(file: &Path) -> Result<RuleText, Mistakes> {
     RuleText::read_path(file).map_err(Mistakes::one)
 }
 
-/// A door finds the client's address itself, whatever the document says for services. Lists of hashes need the secret.
-fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
+/// A door finds the client's address itself, whatever the document says for services. Lists of hashes need the secret: where it is wrong,
+/// they are without one.
+fn bindings(redis: Option<&RedisSettings>) -> (Bindings, Result<(), Mistakes>) {
     let bindings = Bindings::new().at_edge().client_ip(client_ip());
-    let secret = match redis {
-        Some(redis) if redis.needs_secret() => redis.secret()?,
-        _ if std::env::var_os(SECRET).is_some() => {
-            Secret::from_env(SECRET).map_err(Mistakes::one)?
+    let secret = match redis.filter(|it| it.needs_secret()) {
+        Some(redis) => redis.secret(),
+        // Compose sets an empty one where there is none.
+        None if std::env::var_os(SECRET).is_none_or(|it| it.is_empty()) => {
+            return (bindings, Ok(()));
         }
-        _ => return Ok(bindings),
+        None => Secret::from_env(SECRET).map_err(Mistakes::one),
     };
-    Ok(bindings.secret(&secret))
+    match secret {
+        Ok(secret) => (bindings.secret(&secret), Ok(())),
+        Err(wrong) => (bindings, Err(wrong)),
+    }
 }
 
 /// The store, and whom an encrypted connection to it trusts.

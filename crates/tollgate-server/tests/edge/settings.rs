@@ -15,7 +15,7 @@ use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLi
 use tollgate_test_servers::eventually::eventually;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use crate::support::server::{Server, folder, run};
+use crate::support::server::{Server, folder, run, run_with};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const RULES: &str =
@@ -173,6 +173,37 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
         assert_eq!(run(right.path(), &["check", "server.toml"]), nothing);
         assert_eq!(run(right.path(), &["--version"]), nothing);
         assert_eq!(run(right.path(), &["serve", "server.toml"]).0, 2);
+    }
+    // A wrong one is a mistake where it is needed, and not the only one.
+    let redis = "redis = { address = 'redis://a', namespace = 'a' }\n";
+    for (secret, redis, rules, says) in [
+        ("", "", RULES, &[][..]),
+        ("short", "", RULES, &[]),
+        (
+            "short",
+            "",
+            &rules,
+            &["TOLLGATE_SECRET: ", "in TOLLGATE_SECRET"],
+        ),
+        (
+            "",
+            redis,
+            "version = 2",
+            &["TOLLGATE_SECRET: ", "limits.toml:1:11"],
+        ),
+    ] {
+        let settings =
+            format!("rules = 'limits.toml'\ngrpc = {{ listen = 'unix:rls.sock' }}\n{redis}");
+        let (code, said) = run_with(
+            secret,
+            folder(&settings, rules).path(),
+            &["check", "server.toml"],
+        );
+        let is_said = says.iter().all(|it| said.contains(it));
+        assert!(
+            code == if says.is_empty() { 0 } else { 2 } && is_said,
+            "{said}"
+        );
     }
 }
 

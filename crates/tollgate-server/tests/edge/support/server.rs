@@ -38,7 +38,14 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
 
 /// What the program says and its exit code, where it ends by itself.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
-    let Output { status, stderr, .. } = command(folder, arguments).output().expect("it runs");
+    run_with(SECRET, folder, arguments)
+}
+
+/// The same with another secret.
+pub(crate) fn run_with(secret: &str, folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let mut command = command(folder, arguments);
+    let output = command.env("TOLLGATE_SECRET", secret).output();
+    let Output { status, stderr, .. } = output.expect("it runs");
     (
         status.code().unwrap_or(-1),
         String::from_utf8_lossy(&stderr).into_owned(),
