@@ -160,7 +160,7 @@ impl Socket {
                 if UnixStream::connect(path)
                     .await
                     .is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused)
-                    && fs::symlink_metadata(path)?.file_type().is_socket()
+                    && fs::metadata(path).is_ok_and(|it| it.file_type().is_socket())
                 {
                     fs::remove_file(path)?;
                 }

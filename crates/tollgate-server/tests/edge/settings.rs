@@ -3,6 +3,7 @@
 use std::{
     fs,
     ops::ControlFlow,
+    os::unix::{fs::symlink, net::UnixListener},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -437,4 +438,18 @@ async fn operators_of_this_machine_find_a_console() {
         !metrics.contains("tollgate_rules_rejected_total 1"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_socket_that_was_left_is_taken_over_through_a_link_too() {
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let [left, link] = ["left.sock", "link.sock"].map(|name| elsewhere.path().join(name));
+    drop(UnixListener::bind(&left).expect("it is bound"));
+    symlink(&left, &link).expect("it is made");
+    let listens = [left, link].map(|path| format!("unix:{}", path.display()));
+    let [left, link] = &listens;
+    let settings =
+        format!("rules = 'limits.toml'\nmetrics = '{left}'\ngrpc = {{ listen = '{link}' }}\n");
+    let server = Server::start(&settings, RULES);
+    assert_eq!(server.addresses, [&**link, &**left]);
 }
