@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::PathBuf,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     task::{Context, Poll},
     time::Duration,
 };
@@ -48,6 +48,8 @@ const MAX_FIELDS: usize = 1_024;
 const GREETING: Duration = Duration::from_secs(5);
 /// How long a silent client is waited for, whose host may be gone.
 const SILENCE: Duration = Duration::from_secs(30);
+/// After which time it is said again that a door is full.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What answers the requests of a door.
 pub(crate) trait Door: Send + Sync + 'static {
@@ -102,13 +104,17 @@ impl Listener {
     ) {
         let (mut connections, mut strangers) = (JoinSet::new(), JoinSet::new());
         let mut by_age: VecDeque<AbortHandle> = VecDeque::new();
-        let ends = ending.clone();
+        let (ends, last_full) = (ending.clone(), AtomicU64::new(0));
         loop {
             let accepted = tokio::select! {
                 _ = ending.wait_for(|ending| *ending) => break,
                 Some(_) = connections.join_next() => continue,
                 Some(_) = strangers.join_next() => continue,
                 accepted = self.socket.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
+                () = sleep(MINUTE), if connections.len() == MAX_CONNECTIONS => {
+                    full(D::NAME, MAX_CONNECTIONS, &last_full);
+                    continue;
+                }
             };
             match accepted {
                 Ok((io, peer)) => {
@@ -123,7 +129,7 @@ impl Listener {
                     if is_known {
                         connections.spawn(greeted);
                         if connections.len() == MAX_CONNECTIONS {
-                            full(D::NAME, MAX_CONNECTIONS);
+                            full(D::NAME, MAX_CONNECTIONS, &last_full);
                         }
                     } else {
                         by_age.retain(|stranger| !stranger.is_finished());

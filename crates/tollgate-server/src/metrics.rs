@@ -119,9 +119,8 @@ pub(crate) fn refused(door: &'static str, peer: Option<IpAddr>, why: &dyn fmt::D
 }
 
 /// A door has as many connections as it takes: others wait, and their proxies may let everything pass.
-pub(crate) fn full(door: &'static str, connections: usize) {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    if is_new_minute(&LAST) {
+pub(crate) fn full(door: &'static str, connections: usize, last: &AtomicU64) {
+    if is_new_minute(last) {
         tracing::error!(target: "tollgate", door, "{connections} connections are open, and more have to wait");
     }
 }
