@@ -11,7 +11,7 @@ use tollgate_rules::{Author, LiveRules, OperatorEntry};
 use crate::{
     client::{self, Client},
     console::Shared,
-    overview::scope,
+    overview::{scope, shadow_name},
     response::{Answer, Wrong},
 };
 
@@ -152,10 +152,13 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             )
         }
         Action::EndPreview { layer, rule } => {
-            let handle = layer_of(shared, *layer)?.handle();
-            handle.end_preview(rule).map_err(Wrong::input)?;
-            let ended = lock(&shared.previews).remove(&(*layer, rule.clone()));
-            ended.ok_or_else(|| Wrong::input(format!("{rule} has no preview: it has ended")))?;
+            let of_rule = layer_of(shared, *layer)?;
+            lock(&shared.previews).remove(&(*layer, rule.clone()));
+            // The application may have begun it, or ended it.
+            let limiter = of_rule.limiter();
+            let preview = limiter.rules().position(&shadow_name(rule));
+            preview.ok_or_else(|| Wrong::input(format!("{rule} has no preview: it has ended")))?;
+            of_rule.handle().end_preview(rule).map_err(Wrong::input)?;
             audit(who, because, format!("ended the preview of {rule}"))
         }
     };

@@ -226,6 +226,6 @@ fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
 }
 
 /// What a layer calls the shadow of a preview.
-fn shadow_name(rule: &str) -> String {
+pub(crate) fn shadow_name(rule: &str) -> String {
     format!("{rule}-preview")
 }

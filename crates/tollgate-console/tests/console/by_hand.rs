@@ -245,6 +245,9 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     assert_eq!(done, "ended the preview of per-key");
     let (status, _) = acted(&router, &end).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let begun = limits.handle().preview("per-key", Quota::gcra(1, MINUTE));
+    begun.expect("it begins in the code");
+    assert_eq!(acted(&router, &end).await.1, "ended the preview of per-key");
     let reset = json!({ "action": "reset", "rule": "per-key", "client": "x-api-key: acme", "because": because });
     let (_, done) = acted(&router, &reset).await;
     assert_eq!(done, "reset a client of per-key, which had used nothing");
