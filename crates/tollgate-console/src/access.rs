@@ -33,7 +33,7 @@ struct Token {
     cookie: blake3::Hash,
     /// Its own for each token: while the token changes, processes have two, and a browser keeps a cookie of each.
     cookie_name: String,
-    log_ins: Limiter,
+    wrong_tokens: Limiter,
 }
 
 /// A token that could be guessed.
@@ -43,20 +43,23 @@ pub struct AccessError(String);
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no token.
+    /// It has no token, or a wrong one.
     LogIn,
+    /// Its address has tried too many.
+    Wait,
     /// It comes from somewhere else.
     Forbidden(&'static str),
 }
 
 const COOKIE: &str = "tollgate-console";
 const SHORTEST: usize = 24;
-/// What the metrics call the limit of log-ins.
-const LOG_INS: &str = "console-log-ins";
+/// What the metrics call the limit of wrong tokens.
+const WRONG_TOKENS: &str = "console-wrong-tokens";
 
 impl Access {
     /// Whoever has this token. The page asks for it once and keeps a cookie, which scripts cannot read and other sites cannot send;
-    /// programs send it as `Authorization: Bearer`. An address may log in ten times a minute; behind a proxy all do so together.
+    /// programs send it as `Authorization: Bearer`. The right token is let in always. Wrong ones are counted by address, of IPv6 by
+    /// its /64: beyond ten a minute they get 429 and are not logged. Behind a proxy, all clients have one address.
     ///
     /// "Log out" takes the cookie from the browser. Who has a copy of it is let in until the token changes.
     ///
@@ -74,10 +77,10 @@ impl Access {
             "tollgate-console 2026 the cookie of a token",
             token.as_bytes(),
         );
-        let rule = Rule::new(LOG_INS, Quota::gcra(10, MINUTE));
-        let log_ins = Limiter::new(MemoryStore::new(), [rule]);
+        let rule = Rule::new(WRONG_TOKENS, Quota::gcra(10, MINUTE));
+        let wrong_tokens = Limiter::new(MemoryStore::new(), [rule]);
         Ok(Self(Kind::Token(Token {
-            log_ins: log_ins.map_err(|wrong| AccessError(wrong.to_string()))?,
+            wrong_tokens: wrong_tokens.map_err(|wrong| AccessError(wrong.to_string()))?,
             hash: blake3::hash(token.as_bytes()),
             cookie: blake3::Hash::from_bytes(cookie),
             cookie_name: format!("{COOKIE}-{:.8}", blake3::hash(&cookie).to_hex()),
@@ -113,8 +116,11 @@ impl Access {
                         && blake3::Hash::from_hex(value).is_ok_and(|it| it == token.cookie)
                 };
                 let has_token = bearer.is_some_and(|it| token.is(it));
-                let may = has_token || cookies(&head.headers).any(is_own);
-                may.then_some(()).ok_or(Refusal::LogIn)
+                match has_token || cookies(&head.headers).any(is_own) {
+                    true => Ok(()),
+                    false if bearer.is_some() => Err(token.refuse(head)),
+                    false => Err(Refusal::LogIn),
+                }
             }
         }
     }
@@ -124,24 +130,13 @@ impl Access {
         matches!(self.0, Kind::Token(_))
     }
 
-    /// Whether a token may be tried, which counts as a try.
-    pub(crate) fn may_try(&self, head: &Parts) -> bool {
-        let Kind::Token(own) = &self.0 else {
-            return true;
-        };
-        let peer = head.extensions.get::<ConnectInfo<SocketAddr>>();
-        let address = peer.map_or(String::new(), |ConnectInfo(peer)| peer.ip().to_string());
-        let tried = own.log_ins.try_acquire(LOG_INS, &Key::of(address));
-        tried.is_ok_and(|tried| tried.is_allowed())
-    }
-
     /// The cookie for who has this token. It is sent back on encrypted connections alone, if it was asked for on one.
-    pub(crate) fn log_in(&self, token: &str, head: &Parts) -> Option<String> {
+    pub(crate) fn log_in(&self, token: &str, head: &Parts) -> Result<String, Refusal> {
         let Kind::Token(own) = &self.0 else {
-            return None;
+            return Err(Refusal::LogIn);
         };
         if !own.is(token) {
-            return None;
+            return Err(own.refuse(head));
         }
         let origin = field(&head.headers, header::ORIGIN.as_str()).unwrap_or_default();
         let secure = match origin.starts_with("https:") {
@@ -149,7 +144,7 @@ impl Access {
             false => "",
         };
         let (name, cookie) = (&own.cookie_name, own.cookie.to_hex());
-        Some(format!(
+        Ok(format!(
             "{name}={cookie}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}"
         ))
     }
@@ -164,6 +159,18 @@ impl Access {
 impl Token {
     fn is(&self, text: &str) -> bool {
         blake3::hash(text.as_bytes()) == self.hash
+    }
+
+    /// Counts a wrong token.
+    fn refuse(&self, head: &Parts) -> Refusal {
+        let peer = head.extensions.get::<ConnectInfo<SocketAddr>>();
+        let key = peer.map_or_else(Key::shared, |ConnectInfo(peer)| Key::of(peer.ip()));
+        let counted = self.wrong_tokens.try_acquire(WRONG_TOKENS, &key);
+        if !counted.is_ok_and(|it| it.is_allowed()) {
+            return Refusal::Wait;
+        }
+        tracing::warn!(target: "tollgate", "a request to the console with a wrong token");
+        Refusal::LogIn
     }
 }
 

@@ -97,7 +97,7 @@ async fn respond_to(
             false => respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN),
         },
         "" if is_get => redirect(&first_page(&head)),
-        _ if !is_in => return Err(Wrong::new(StatusCode::UNAUTHORIZED, "log in first")),
+        _ if !is_in => return Err(refused(admitted.err(), "log in first")),
         "events" if is_get => events(&shared)?,
         "logout" if is_post => {
             let mut response = answer(&json!({}));
@@ -149,22 +149,22 @@ async fn log_in(access: &Access, head: &Parts, body: Body) -> Result<Response, W
         token: String,
     }
     let LogIn { token } = read(head, body).await?;
-    if !access.may_try(head) {
-        return Err(Wrong::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too many log-ins from your address; wait for a minute",
-        ));
-    }
-    let Some(cookie) = access.log_in(token.trim(), head) else {
-        tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
-        return Err(Wrong::new(
-            StatusCode::UNAUTHORIZED,
-            "this is not the token",
-        ));
-    };
+    let logged_in = access.log_in(token.trim(), head);
+    let cookie = logged_in.map_err(|refusal| refused(Some(refusal), "this is not the token"))?;
     let mut response = answer(&json!({}));
     set_cookie(&mut response, &cookie);
     Ok(response)
+}
+
+/// What who has no token is told.
+fn refused(refusal: Option<Refusal>, message: &str) -> Wrong {
+    match refusal {
+        Some(Refusal::Wait) => Wrong::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens from your address; wait for a minute",
+        ),
+        _ => Wrong::new(StatusCode::UNAUTHORIZED, message),
+    }
 }
 
 fn set_cookie(response: &mut Response, cookie: &str) {
