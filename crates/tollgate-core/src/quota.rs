@@ -463,11 +463,12 @@ impl Quota {
     }
 
     /// So many thousandths of the units in the same time, rounded up. Of those that pass at once at least `least` are left, or all, if they
-    /// are fewer. A rate that could not be counted exactly stays what it is. For rules in files, which switches scale.
+    /// are fewer. `None`: it has no units, or could not be counted exactly. For rules in files, which switches scale.
     #[doc(hidden)]
-    pub fn scaled(&self, permille: u64, least: u64) -> Self {
+    #[must_use]
+    pub fn scaled(&self, permille: u64, least: u64) -> Option<Self> {
         if permille == 1_000 || !self.has_state() {
-            return *self;
+            return (permille == 1_000).then_some(*self);
         }
         let part = |units: u64| {
             let units = (u128::from(units) * u128::from(permille)).div_ceil(1_000);
@@ -479,10 +480,7 @@ impl Quota {
             true => part(self.limit),
             false => scaled.burst,
         };
-        match scaled.validate() {
-            Ok(()) => scaled,
-            Err(_) => *self,
-        }
+        scaled.validate().is_ok().then_some(scaled)
     }
 
     /// Checks the numbers.

@@ -71,17 +71,15 @@ impl Override {
 fn part(item: Item<'_>, rule: &RuleEntry) -> Option<Quota> {
     let own = rule.limit;
     let permille = item.permille("0.1", MOST_PERCENT)?;
-    let quota = rule.scaled(own, permille);
     if permille == 0 {
         return item.refuse("0 % of a limit would deny all; to block, write \"none\"");
     }
-    // A part below 100 % may be rounded up to all of it.
-    if quota == own && permille > 1_000 {
-        return item.refuse(format!(
+    let quota = own.scaled(permille, rule.least_limit());
+    quota.or_else(|| {
+        item.refuse(format!(
             "so much of {own} cannot be counted; write a limit, as \"500/s\""
-        ));
-    }
-    Some(quota)
+        ))
+    })
 }
 
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.
@@ -234,14 +232,14 @@ mod tests {
             ]
         };
         for (whole, half) in quotas(10).into_iter().zip(quotas(5)) {
-            assert_eq!(whole.scaled(500, 1), half);
-            assert_eq!(whole.scaled(1_000, 1), whole);
+            assert_eq!(whole.scaled(500, 1), Some(half));
+            assert_eq!(whole.scaled(1_000, 1), Some(whole));
             // Rounded up.
-            assert_eq!(whole.scaled(401, 1), half);
+            assert_eq!(whole.scaled(401, 1), Some(half));
             // Never less than what passes at once.
-            assert_eq!(whole.scaled(500, 7).limit(), 7);
+            assert_eq!(whole.scaled(500, 7).map(|it| it.limit()), Some(7));
         }
-        assert_eq!(Quota::unlimited().scaled(500, 1), Quota::unlimited());
+        assert_eq!(Quota::unlimited().scaled(500, 1), None);
     }
 
     #[test]
@@ -255,9 +253,12 @@ mod tests {
     #[test]
     fn slots_are_scaled_as_units_are() {
         let slots = |slots| Quota::concurrent(slots).typically(Duration::from_secs(5));
-        assert_eq!(slots(5).scaled(500, 1), slots(3));
-        assert_eq!(slots(5).scaled(500, 4), slots(4));
-        assert_eq!(slots(5).scaled(500, 9), slots(5));
-        assert_eq!(Quota::concurrent(1).scaled(1, 1), Quota::concurrent(1));
+        assert_eq!(slots(5).scaled(500, 1), Some(slots(3)));
+        assert_eq!(slots(5).scaled(500, 4), Some(slots(4)));
+        assert_eq!(slots(5).scaled(500, 9), Some(slots(5)));
+        assert_eq!(
+            Quota::concurrent(1).scaled(1, 1),
+            Some(Quota::concurrent(1))
+        );
     }
 }

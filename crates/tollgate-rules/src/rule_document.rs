@@ -287,7 +287,7 @@ impl RuleDocument {
         let rule = &self.rules[index];
         let switched = self.switched(index, now);
         let (mode, permille, least) = (switched.mode, switched.permille, rule.least_limit());
-        let scaled = move |quota: Quota| quota.scaled(permille, least);
+        let scaled = move |quota: Quota| quota.scaled(permille, least).unwrap_or(quota);
         let (mut numbers, mut of_requests) = (rule.numbers(permille), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         // Where a client is known by a hash of its key, all are found by that: the last entry counts, whatever it names the client by.

@@ -391,9 +391,10 @@ impl RuleEntry {
         self.rule.at_most_wait().is_some() || self.rule.debt_of() > 0
     }
 
-    /// What is left of one of its quotas, in thousandths.
+    /// What is left of one of its quotas, in thousandths: all where there is no such part.
     pub(crate) fn scaled(&self, quota: Quota, permille: u64) -> Quota {
-        quota.scaled(permille, self.rule.fixed_cost())
+        let part = quota.scaled(permille, self.least_limit());
+        part.unwrap_or(quota)
     }
 
     /// The rule as the core has it. Switches leave `permille` thousandths of its numbers.

@@ -90,6 +90,12 @@ fn an_override_is_a_part_of_the_limit_rounded_up() {
             "so much of sliding_log 600/min cannot be counted",
         ),
         ("gcra 1/s", "0%", "to block, write \"none\""),
+        ("unlimited", "50%", "so much of unlimited cannot be counted"),
+        (
+            "gcra 8589934592/s",
+            "90%",
+            "so much of gcra 8589934592/s cannot be counted",
+        ),
     ] {
         let text = one("\"header:x-api-key\"", "").replace("fixed_window 2/min", own);
         let own =
