@@ -18,7 +18,7 @@ pub(crate) struct HashArgs {
     #[arg(value_name = "LIST")]
     list: String,
 
-    /// The key as the application writes it; as a line of a list, it may have an end.
+    /// The key as the application writes it, and all of it: no line with an end, a comment or a network.
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
@@ -28,13 +28,21 @@ pub(crate) struct HashArgs {
 
 pub(crate) fn hash(args: &HashArgs) -> Result<Report, Failure> {
     let secret = args.secret.secret()?;
-    let mut read = args.key.clone().unwrap_or_default();
-    if args.key.is_none() {
-        let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|wrong| Failure::usage(format!("the keys cannot be read: {wrong}")))?;
-    }
     let list = Bindings::hashed_list(&args.list, &secret);
-    let entries = list.hashed_lines(&read).map_err(Failure::usage)?;
+    let entries = match &args.key {
+        Some(key) if key.is_empty() || key.contains(" until ") => {
+            return Err(Failure::usage(
+                "write a key; one with an end is a line of a list, which the standard input takes",
+            ));
+        }
+        Some(key) => vec![list.hashed_key(key)],
+        None => {
+            let mut read = String::new();
+            let stdin = std::io::stdin().read_to_string(&mut read);
+            stdin.map_err(|wrong| Failure::usage(format!("the keys cannot be read: {wrong}")))?;
+            list.hashed_lines(&read).map_err(Failure::usage)?
+        }
+    };
     let json = json!({ "list": args.list, "entries": entries });
     Ok(Report::new(entries.join("\n"), json, true))
 }

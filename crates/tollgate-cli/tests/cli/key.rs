@@ -135,6 +135,16 @@ by = [\"header:x-api-key\", \"method\"]
     // The same list in hashes.
     let made = "tollgate key hash revoked < revoked.txt > hashed.txt; cat hashed.txt";
     program.shell(made).assert(0, &[]).lacks(&["k-listed", "#"]);
+    // An argument is a key, whatever it is as a line.
+    for key in ["#admin", "k-listed #2", "10.0.0.7"] {
+        let ran = program.run(&["key", "hash", "revoked", key]);
+        ran.assert(0, &[]);
+        assert!(ran.out.trim().len() == 32, "{}", ran.out);
+    }
+    for key in ["", "k-listed until 2999-01-01"] {
+        let ran = program.run(&["key", "hash", "revoked", key]);
+        ran.assert(2, &["a line of a list"]);
+    }
     let of_hashes = rules.replace("\"revoked.txt\"", "\"hashed.txt\", hashed = true");
     let program = program.file("hashed.toml", &of_hashes);
     let depends = "export: depends on the request: give its head with -H";

@@ -126,15 +126,22 @@ impl KeyList {
         for (index, line) in lines.lines().enumerate() {
             let entry = read_entry(line).map_err(|message| self.wrong(index, &message))?;
             let text = without_comment(line);
-            hashed.extend(match (entry, &self.shared.hash) {
-                (None, _) => None,
-                (Some((Entry::Key(key), _)), Some(hash)) => {
-                    Some(format!("{:032x}{}", hash(key), &text[key.len()..]))
-                }
-                _ => Some(text.to_owned()),
-            });
+            hashed.extend(entry.map(|(entry, _)| match entry {
+                Entry::Key(key) => self.hashed_key(key) + &text[key.len()..],
+                Entry::Network(_) => text.to_owned(),
+            }));
         }
         Ok(hashed)
+    }
+
+    /// All of this text as a key of a [hashed](Self::hashed) list: its hash, also where a line with it would be a comment or a network.
+    /// Of another list, the text itself.
+    #[must_use]
+    pub fn hashed_key(&self, key: &str) -> String {
+        match &self.shared.hash {
+            Some(hash) => format!("{:032x}", hash(key)),
+            None => key.to_owned(),
+        }
     }
 
     fn wrong(&self, index: usize, message: &str) -> RuleError {
