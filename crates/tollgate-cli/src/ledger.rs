@@ -45,7 +45,8 @@ Examples:
   tollgate ledger reconcile --per-second 200
   tollgate ledger reconcile --repair
 
-Counters that differ are read again after three seconds. Exit code 1: some still differ.";
+Counters that differ are read again after three seconds. Exit code 1: some still differ. Counters of an
+account whose units several keys have are left.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
@@ -269,14 +270,14 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         ..Reconciliation::default()
     };
     let mut table = Table::new("account | rule | ledger | counter");
-    let (mut drifts, mut has_left) = (Vec::new(), false);
+    let (mut drifts, mut settable) = (Vec::new(), 0);
     let each = |drift: &Drift| {
         let of = if drift.is_balance { "credits of " } else { "" };
-        let left = match args.repair && drift.is_shared {
+        let left = match drift.is_shared {
             true => " (left: of several keys)",
             false => "",
         };
-        has_left |= !left.is_empty();
+        settable += usize::from(!drift.is_shared);
         table.row([
             report::line(&drift.account, 60),
             format!("{of}{}{left}", drift.rule),
@@ -288,6 +289,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
             "rule": drift.rule,
             "is_balance": drift.is_balance,
             "is_shared": drift.is_shared,
+            "repaired": args.repair && !drift.is_shared,
             "ledger": drift.written,
             "counter": drift.counted,
         }));
@@ -301,6 +303,9 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         (true, _) => format!(
             "{compared} counters differ from the ledger by no more than their use meanwhile"
         ),
+        _ if settable == 0 => {
+            format!("{table}\nof {compared}; none can be set: give each key an account of its own")
+        }
         (false, true) => {
             format!(
                 "{table}\nset to what the ledger has, but for their use meanwhile; {compared} were compared"
@@ -312,8 +317,9 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
             )
         }
     };
-    let json = json!({ "compared": compared, "repaired": args.repair, "differ": drifts });
-    Ok(Report::new(text, json, is_same || args.repair && !has_left))
+    let is_repaired = args.repair && settable == drifts.len();
+    let json = json!({ "compared": compared, "differ": drifts });
+    Ok(Report::new(text, json, is_same || is_repaired))
 }
 
 /// Rows that are printed as they come.

@@ -3,7 +3,7 @@
 use tollgate_core::{Limiter, Tick, journal::Window, wall_clock};
 
 use crate::{
-    counter::{change, key_of},
+    counter::change,
     database::window_of,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
@@ -114,12 +114,7 @@ impl Ledger {
             return Ok(false);
         }
         if let Some(limiter) = limiter.filter(|_| window.begin <= now && now < window.end) {
-            let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
-            let subjects = sqlx::query_scalar::<_, String>(sql)
-                .bind(rule)
-                .bind(&account);
-            for subject in subjects.fetch_all(&database.pool).await? {
-                let key = key_of(&subject);
+            for key in database.subjects(rule, &account).await? {
                 change(&**limiter.rule_store(), rule, key, window, units)?;
             }
         }

@@ -26,7 +26,8 @@ pub struct Drift {
     pub rule: String,
     /// Whether it is the balance of the key that differs, and not what it has used.
     pub is_balance: bool,
-    /// Whether several keys of the rule have had the account. Its sum is of all of them, so no counter is told of it.
+    /// Whether the account has several keys, and the store counts units of another, or of none. The sum is of all of them, so no counter
+    /// is told of it.
     pub is_shared: bool,
     /// The units that the ledger has of the present window, or has left of the balance.
     pub written: i64,
@@ -140,6 +141,25 @@ impl Ledger {
                 if lacks == 0 {
                     continue;
                 }
+                let is_empty = counted == 0;
+                let mut others = database.subjects(rule, &before.account).await?;
+                others.retain(|other| *other != key);
+                for &other in &others {
+                    let other = Candidate {
+                        drift: before.clone(),
+                        key: other,
+                        window,
+                    };
+                    drift.is_shared |= self::counted(limiter, &other).await != Some(0);
+                    if drift.is_shared {
+                        break;
+                    }
+                }
+                // The key of a rule before a change: all is counted by another.
+                if is_empty && drift.is_shared && window.is_some() {
+                    continue;
+                }
+                drift.is_shared |= is_empty && !others.is_empty();
                 if how.repairs && !drift.is_shared {
                     let store = &**limiter.rule_store();
                     match window {
@@ -160,28 +180,27 @@ impl Ledger {
         last: &mut (String, String, String, i64),
     ) -> Result<Vec<Candidate>, LedgerError> {
         let sql = format!(
-            "WITH subjects AS (SELECT *, COUNT(*) OVER (PARTITION BY rule, account) AS keys FROM tollgate_subjects)
-            SELECT * FROM (
-                SELECT t.account, t.rule, s.subject, t.window_end, t.window_begin, t.units + t.late AS written, s.keys
-                FROM tollgate_totals AS t JOIN subjects AS s ON s.rule = t.rule AND s.account = t.account
+            "SELECT * FROM (
+                SELECT t.account, t.rule, s.subject, t.window_end, t.window_begin, t.units + t.late AS written
+                FROM tollgate_totals AS t JOIN tollgate_subjects AS s ON s.rule = t.rule AND s.account = t.account
                 WHERE t.window_end > {now} AND t.window_begin <= {now}
                 UNION ALL
-                SELECT b.account, b.rule, s.subject, 0, 0, CASE WHEN b.units > 0 THEN b.units ELSE 0 END, s.keys
-                FROM tollgate_balances AS b JOIN subjects AS s ON s.rule = b.rule AND s.account = b.account
+                SELECT b.account, b.rule, s.subject, 0, 0, CASE WHEN b.units > 0 THEN b.units ELSE 0 END
+                FROM tollgate_balances AS b JOIN tollgate_subjects AS s ON s.rule = b.rule AND s.account = b.account
                 WHERE b.until > {now}
             ) AS c WHERE (account, rule, subject, window_end) > ($1, $2, $3, $4)
             ORDER BY account, rule, subject, window_end LIMIT 500",
             now = self.shared.database.dialect.now()
         );
         let (account, rule, subject, end) = &*last;
-        let query = sqlx::query_as::<_, (String, String, String, i64, i64, i64, i64)>(&sql)
+        let query = sqlx::query_as::<_, (String, String, String, i64, i64, i64)>(&sql)
             .bind(account)
             .bind(rule)
             .bind(subject)
             .bind(*end);
         let rows = query.fetch_all(&self.shared.database.pool).await?;
         let mut candidates = Vec::new();
-        for (account, rule, subject, end, begin, written, keys) in rows {
+        for (account, rule, subject, end, begin, written) in rows {
             let key = key_of(&subject);
             *last = (account.clone(), rule.clone(), subject, end);
             let (begin, end) = (begin as Tick, end as Tick);
@@ -191,7 +210,7 @@ impl Ledger {
                 account,
                 rule,
                 is_balance: window.is_none(),
-                is_shared: keys > 1,
+                is_shared: false,
                 written,
                 counted: 0,
             };

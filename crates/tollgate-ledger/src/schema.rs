@@ -153,6 +153,7 @@ fn first(dialect: Dialect) -> String {
             account TEXT NOT NULL,
             PRIMARY KEY (rule, subject)
         );
+        CREATE INDEX tollgate_subjects_by_account ON tollgate_subjects (account, rule);
         CREATE TABLE tollgate_totals (
             account TEXT NOT NULL,
             rule TEXT NOT NULL,

@@ -289,6 +289,20 @@ impl Database {
         Ok(keys.map(name).collect())
     }
 
+    /// A hundred keys of an account at most.
+    pub(crate) async fn subjects(
+        &self,
+        rule: &str,
+        account: &str,
+    ) -> Result<Vec<Fingerprint>, LedgerError> {
+        let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
+        let query = sqlx::query_scalar::<_, String>(sql)
+            .bind(rule)
+            .bind(account);
+        let subjects = query.fetch_all(&self.pool).await?;
+        Ok(subjects.iter().map(|subject| key_of(subject)).collect())
+    }
+
     /// What an account has used in the window that ends then.
     pub(crate) async fn sum(
         &self,

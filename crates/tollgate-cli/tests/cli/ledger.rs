@@ -1,5 +1,6 @@
 //! `tollgate ledger` on a file of SQLite, and the counters of a Redis.
 
+use tokio::runtime::Handle;
 use tollgate_core::{Key, KeyBuf, Limiter, MAX_PERIOD, Quota, Rule};
 use tollgate_ledger::Ledger;
 use tollgate_redis::{Keys, RedisStore, Secret};
@@ -96,6 +97,20 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
         program
             .run(&["ledger", "reconcile"])
             .assert(0, &["1 counters"]);
+        // Of two keys of the account: what each has to have is not known.
+        for key in ["key-1", "key-2"] {
+            let check = limiter.check("units", &Key::of(key)).expect("the rule");
+            let _ = Handle::current().block_on(async { limiter.acquire(&[check]).await });
+        }
+        let flushed = Handle::current().block_on(ledger.flush());
+        flushed.expect("it writes");
+        program
+            .run(&["ledger", "reconcile"])
+            .assert(1, &["left: of several keys", "none can be set"]);
+        let ran = program.run(&["--json", "ledger", "reconcile", "--repair"]);
+        ran.assert(1, &[]);
+        let json: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
+        assert_eq!(json["differ"][0]["repaired"], false, "{json}");
         program
             .run(&["ledger", "statement", account, "--month", "july"])
             .assert(2, &[]);

@@ -319,16 +319,26 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     let end = usage(&ledger).await[0].window.end;
     let lost = Hold::of_store(key.with_cost(15), Taken::new(end - 1, end));
     let store = limiter.rule_store();
-    store.settle(&[lost], Settlement::Refund(15));
+    let fails_over = || store.settle(&[lost], Settlement::Refund(15));
+    fails_over();
     let drift = vec![("bolt".to_owned(), 20, 5)];
     while reconcile(3, false).await != drift {}
     assert_eq!(reconcile(3, true).await, drift);
     while !reconcile(3, false).await.is_empty() {}
+    // The account's key of before a change of the rule counts nothing.
+    let pool = sqlx::AnyPool::connect(&url).await.expect("it answers");
+    let before = "INSERT INTO tollgate_subjects VALUES ('units', '07', 'bolt')";
+    sqlx::query(before).execute(&pool).await.expect("a row");
+    assert_eq!(reconcile(4, false).await, []);
+    fails_over();
+    while reconcile(4, false).await != drift {}
+    assert_eq!(reconcile(4, true).await, drift);
+    while !reconcile(4, false).await.is_empty() {}
     // Another key begins with the sum of its account: whose units they are is not known.
     let second = limiter.check("units", &Key::of(("bolt", 2)));
     let _ = limiter.acquire(&[second.expect("the rule")]).await;
     for repairs in [true, true, false] {
-        assert_eq!(reconcile(4, repairs).await, [("bolt".to_owned(), 21, 20)]);
+        assert_eq!(reconcile(5, repairs).await, [("bolt".to_owned(), 21, 20)]);
     }
 }
 
