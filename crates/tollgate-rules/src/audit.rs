@@ -94,7 +94,7 @@ pub struct AuditRecord {
 pub enum AuditKind {
     /// Rules, overrides or switches are in force from now on.
     Accepted,
-    /// A document was refused; the rules stay as they were.
+    /// A document was refused, or what an operator set; the rules stay as they were.
     Rejected,
     /// Overrides or switches have ended by themselves.
     Expired,
