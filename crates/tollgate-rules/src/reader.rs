@@ -97,8 +97,14 @@ impl<'a> Reader<'a> {
     /// Notes a mistake. An example of TOML in its message, `«wait = "5s"»`, is shown in the syntax of the document.
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
         let of_code = message.into();
+        let mut is_escaped = false;
+        let is_quote = |c| {
+            let is_quote = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_quote
+        };
         // What is quoted is so in the document.
-        let parts = of_code.split('"').enumerate().map(|(index, part)| {
+        let parts = of_code.split(is_quote).enumerate().map(|(index, part)| {
             let words = IN_DOCUMENTS.iter().filter(|_| index % 2 == 0);
             words.fold(part.to_owned(), |part, (code, written)| {
                 part.replace(code, written)
