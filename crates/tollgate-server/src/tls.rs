@@ -1,7 +1,7 @@
 //! Encrypted connections, with certificates that change while the server runs.
 
 use std::{
-    io,
+    io, mem,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
@@ -44,6 +44,13 @@ struct Current {
     validity: Option<Validity>,
 }
 
+impl Current {
+    fn has_begun(&self) -> bool {
+        let begins = self.validity.as_ref().map(|it| it.not_before);
+        begins.is_none_or(|it| it <= ASN1Time::now())
+    }
+}
+
 impl Tls {
     pub(crate) fn read(settings: &TlsSettings) -> Result<Self, Mistakes> {
         Ok(Self {
@@ -81,7 +88,7 @@ impl Tls {
 
     /// Takes the files anew whenever they change. What is wrong then leaves the certificates as they are.
     pub(crate) async fn follow(self) {
-        let (mut known, mut said) = (self.changed(), None);
+        let (mut known, mut said, mut waits) = (self.changed(), None, false);
         let mut ticks = interval(INTERVAL);
         loop {
             ticks.tick().await;
@@ -94,8 +101,16 @@ impl Tls {
             if now == known {
                 continue;
             }
-            known = now;
-            match current(&self.settings) {
+            let next = current(&self.settings);
+            // Clients that verify would refuse it, while the one in force holds: it is looked at again until then.
+            if next.as_ref().is_ok_and(|it| !it.has_begun()) && !self.has_ended() {
+                if !mem::replace(&mut waits, true) {
+                    tracing::warn!(target: "tollgate", "the certificate in {} is not valid yet; the last one stays in force until then", self.settings.cert.display());
+                }
+                continue;
+            }
+            (known, waits) = (now, false);
+            match next {
                 Ok(current) => {
                     *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
                     tracing::info!(target: "tollgate", "the certificate in {} is in force", self.settings.cert.display());
@@ -105,6 +120,13 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// The certificate in force has ended.
+    fn has_ended(&self) -> bool {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let validity = current.validity.as_ref();
+        validity.is_some_and(|it| it.not_after < ASN1Time::now())
     }
 
     fn changed(&self) -> [Option<SystemTime>; 3] {
@@ -232,7 +254,55 @@ fn is_named(connection: &ServerConnection, names: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tokio::time::sleep;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_of_later_does_not_take_the_place_of_one_that_holds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [cert, key] = ["c.pem", "k.pem"].map(|name| folder.path().join(name));
+        let settings = TlsSettings {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca: None,
+            san: Vec::new(),
+        };
+        let mut written = SystemTime::UNIX_EPOCH;
+        let mut write = |begins: i64| {
+            let pair = KeyPair::generate().expect("a key");
+            let mut params = CertificateParams::new([]).expect("no names");
+            let now = ASN1Time::now().timestamp() as u64;
+            let at = |days: i64| {
+                let at = Duration::from_secs(now.saturating_add_signed(days * DAY));
+                (SystemTime::UNIX_EPOCH + at).into()
+            };
+            (params.not_before, params.not_after) = (at(begins), at(40));
+            let certificate = params.self_signed(&pair).expect("it signs");
+            fs::write(&cert, certificate.pem()).expect("it is written");
+            fs::write(&key, pair.serialize_pem()).expect("it is written");
+            written += INTERVAL;
+            let file = File::options().append(true).open(&cert).expect("a file");
+            file.set_modified(written).expect("it is ours");
+        };
+        write(-3);
+        let tls = Tls::read(&settings).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let begun = || {
+            let current = tls.current.read().expect("no panic");
+            let validity = current.validity.as_ref().expect("it is read");
+            (ASN1Time::now().timestamp() - validity.not_before.timestamp()) / DAY
+        };
+        tokio::spawn(tls.clone().follow());
+        for (begins, in_force) in [(10, 3), (-2, 2)] {
+            sleep(INTERVAL * 2).await;
+            write(begins);
+            sleep(INTERVAL * 3).await;
+            assert_eq!(begun(), in_force);
+        }
+    }
 
     #[test]
     fn a_certificate_is_spoken_of_before_it_begins_in_its_last_days_and_after_its_end() {
