@@ -308,7 +308,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         }
         (false, true) => {
             format!(
-                "{table}\nset to what the ledger has, but for their use meanwhile; {compared} were compared"
+                "{table}\nset to what the ledger has, but for what is left and their use meanwhile; {compared} were compared"
             )
         }
         (false, false) => {

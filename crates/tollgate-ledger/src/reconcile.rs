@@ -26,8 +26,7 @@ pub struct Drift {
     pub rule: String,
     /// Whether it is the balance of the key that differs, and not what it has used.
     pub is_balance: bool,
-    /// Whether the account has several keys, and the store counts units of another, or of none. The sum is of all of them, so no counter
-    /// is told of it.
+    /// Whether the account has or had several keys of the rule. The sum is of all of them, so no counter is repaired by it.
     pub is_shared: bool,
     /// The units that the ledger has of the present window, or has left of the balance.
     pub written: i64,
@@ -141,25 +140,24 @@ impl Ledger {
                 if lacks == 0 {
                     continue;
                 }
-                let is_empty = counted == 0;
                 let mut others = database.subjects(rule, &before.account).await?;
                 others.retain(|other| *other != key);
-                for &other in &others {
-                    let other = Candidate {
-                        drift: before.clone(),
-                        key: other,
-                        window,
-                    };
-                    drift.is_shared |= self::counted(limiter, &other).await != Some(0);
-                    if drift.is_shared {
-                        break;
+                drift.is_shared = !others.is_empty();
+                if counted == 0 && window.is_some() {
+                    let mut is_counted = false;
+                    for key in others {
+                        let drift = before.clone();
+                        let other = Candidate { drift, key, window };
+                        is_counted |= self::counted(limiter, &other).await > Some(0);
+                        if is_counted {
+                            break;
+                        }
+                    }
+                    // It may be the key of a rule before a change. What the other one lacks is told of that.
+                    if is_counted {
+                        continue;
                     }
                 }
-                // The key of a rule before a change: all is counted by another.
-                if is_empty && drift.is_shared && window.is_some() {
-                    continue;
-                }
-                drift.is_shared |= is_empty && !others.is_empty();
                 if how.repairs && !drift.is_shared {
                     let store = &**limiter.rule_store();
                     match window {

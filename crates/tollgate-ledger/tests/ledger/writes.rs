@@ -330,15 +330,11 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     let before = "INSERT INTO tollgate_subjects VALUES ('units', '07', 'bolt')";
     sqlx::query(before).execute(&pool).await.expect("a row");
     assert_eq!(reconcile(4, false).await, []);
+    // Whose units it has lost is not known: it is told, and not repaired.
     fails_over();
     while reconcile(4, false).await != drift {}
-    assert_eq!(reconcile(4, true).await, drift);
-    while !reconcile(4, false).await.is_empty() {}
-    // Another key begins with the sum of its account: whose units they are is not known.
-    let second = limiter.check("units", &Key::of(("bolt", 2)));
-    let _ = limiter.acquire(&[second.expect("the rule")]).await;
-    for repairs in [true, true, false] {
-        assert_eq!(reconcile(5, repairs).await, [("bolt".to_owned(), 21, 20)]);
+    for repairs in [true, false] {
+        assert_eq!(reconcile(4, repairs).await, drift);
     }
 }
 
