@@ -1,6 +1,6 @@
 //! `tollgate key hash`: the entries of keys in a list of hashes.
 
-use std::io::Read as _;
+use std::{io::Read as _, net::IpAddr};
 
 use clap::Args;
 use serde_json::json;
@@ -26,13 +26,19 @@ pub(crate) struct HashArgs {
     secret: SecretArgs,
 }
 
+/// Clients by address are looked up as they are: a hash of one denies none.
+fn is_network(key: &str) -> bool {
+    let address = key.split('/').next();
+    address.is_some_and(|it| it.parse::<IpAddr>().is_ok())
+}
+
 pub(crate) fn hash(args: &HashArgs) -> Result<Report, Failure> {
     let secret = args.secret.secret()?;
     let list = Bindings::hashed_list(&args.list, &secret);
     let entries = match &args.key {
-        Some(key) if key.is_empty() || key.contains(" until ") => {
+        Some(key) if key.is_empty() || key.contains(" until ") || is_network(key) => {
             return Err(Failure::usage(
-                "write a key; one with an end is a line of a list, which the standard input takes",
+                "write a key; an address, a network, or a key with an end is a line of a list, which the standard input takes",
             ));
         }
         Some(key) => vec![list.hashed_key(key)],
