@@ -212,7 +212,8 @@ impl Server {
                 continue;
             };
             let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-            let file = fs::metadata(path);
+            // A link to nothing is in the way, too.
+            let file = fs::metadata(path).or_else(|_| fs::symlink_metadata(path));
             if let Some(folder) = folder.filter(|it| !it.is_dir()) {
                 mistakes.add(format!("{listen}: there is no folder {}", folder.display()));
             } else if file.is_ok_and(|it| !it.file_type().is_socket()) {

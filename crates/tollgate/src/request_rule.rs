@@ -222,7 +222,7 @@ impl RequestRule {
 
     /// Lets the closure answer in the place of the service while a key is above this [threshold](crate::Rule::threshold): with a page that asks
     /// for proof of a human, or a 401 that asks for a second factor. `None` goes on to the service. The verdict is that of the threshold.
-    /// A shadow asks nobody, and no rule does while the store fails.
+    /// A shadow does not challenge, and no rule does while the store fails.
     ///
     /// The request is admitted, and counts; [`count_if`](Self::count_if) sees the answer. Who has passed starts anew by
     /// [`Limiter::reset`](crate::Limiter::reset): see [Answer abuse](crate::guide::abuse).

@@ -123,7 +123,7 @@ async fn only_who_has_the_token_is_let_in() {
         assert_eq!(answer.status(), if tried < 10 { 401 } else { 429 });
     }
     assert_eq!(status(&router, "GET", "/state", &bearer).await, 429);
-    // Strangers lock nobody out who has the right one.
+    // The right token is let in, whatever strangers have tried.
     log_in(&router, TOKEN, &[]).await;
 }
 

@@ -449,7 +449,7 @@ impl RequestRules {
         }
     }
 
-    /// The answer of the first challenge to an admitted request that is above its threshold: a shadow asks nobody.
+    /// The answer of the first challenge to an admitted request that is above its threshold, of rules that are enforced.
     pub(crate) fn challenge(
         &self,
         head: &Head<'_>,
