@@ -1,18 +1,16 @@
-//! The syntax of a document. TOML is read here, and JSON: what serde_json accepts, with the place of each value.
+//! The syntax of a document: TOML, JSON as serde_json accepts it, and YAML, with the place of each value.
 
 use std::{fmt, iter, ops::Range, path::Path};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{self, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
+use serde_saphyr::{Location, Spanned};
 use toml::de::{DeTable, DeValue};
 
-use crate::{
-    node::{DEPTH, Name, Node, Problems, Value, floor},
-    yaml_tree,
-};
+use crate::node::{DEPTH, Name, Node, Problems, Value, floor};
 
 /// The syntax of a document. All have one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +44,7 @@ impl Format {
         let read = match self {
             Self::Toml => Some(parse_toml(text, problems)),
             _ if is_empty => None,
-            Self::Yaml => yaml_tree::parse(text, problems),
+            Self::Yaml => parse_yaml(text, problems),
             Self::Json => parse_json(text, problems),
         };
         read.unwrap_or_else(|| Node {
@@ -77,25 +75,17 @@ fn parse_toml(text: &str, problems: &Problems) -> Node {
 }
 
 fn toml_table(table: &DeTable<'_>) -> Value {
-    let mut entries: Vec<(Name, Node)> = table
-        .iter()
-        .map(|(name, value)| {
-            let text = name.get_ref().clone().into_owned();
-            let name = Name {
-                span: name.span(),
-                text,
-            };
-            let span = value.span();
-            let value = toml_value(value.get_ref());
-            (name, Node { span, value })
-        })
-        .collect();
-    entries.sort_by_key(|(name, _)| name.span.start);
-    Value::Table(entries)
+    let fields = table.iter().map(|(name, value)| {
+        let (span, text) = (name.span(), name.get_ref().clone().into_owned());
+        (Name { span, text }, toml_node(value))
+    });
+    let mut fields: Vec<(Name, Node)> = fields.collect();
+    fields.sort_by_key(|(name, _)| name.span.start);
+    Value::Table(fields)
 }
 
-fn toml_value(value: &DeValue<'_>) -> Value {
-    match value {
+fn toml_node(node: &toml::Spanned<DeValue<'_>>) -> Node {
+    let value = match node.get_ref() {
         DeValue::String(text) => Value::Text(text.clone().into_owned()),
         DeValue::Integer(integer) => {
             match i128::from_str_radix(integer.as_str(), integer.radix()) {
@@ -106,15 +96,11 @@ fn toml_value(value: &DeValue<'_>) -> Value {
         DeValue::Float(float) => Value::Float(float.as_str().to_owned()),
         DeValue::Boolean(boolean) => Value::Bool(*boolean),
         DeValue::Datetime(time) => Value::Time(time.to_string()),
-        DeValue::Array(list) => {
-            let nodes = list.iter().map(|value| Node {
-                span: value.span(),
-                value: toml_value(value.get_ref()),
-            });
-            Value::List(nodes.collect())
-        }
-        DeValue::Table(entries) => toml_table(entries),
-    }
+        DeValue::Array(list) => Value::List(list.iter().map(toml_node).collect()),
+        DeValue::Table(fields) => toml_table(fields),
+    };
+    let span = node.span();
+    Node { span, value }
 }
 
 fn parse_json(text: &str, problems: &Problems) -> Option<Node> {
@@ -229,6 +215,141 @@ fn words(wrong: &serde_json::Error) -> String {
     let said = wrong.to_string();
     let words = said.rsplit_once(" at line ").map(|(words, _)| words);
     words.unwrap_or(&said).to_owned()
+}
+
+/// For a document of a hundred thousand overrides with all their settings.
+const NODES: usize = 5_000_000;
+/// What aliases stand for, all of them together: some lines can stand for gigabytes.
+const REPEATED: usize = 100_000;
+
+/// The tree of a document, if it can be read.
+fn parse_yaml(text: &str, problems: &Problems) -> Option<Node> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH,
+            max_nodes: NODES,
+            max_events: 2 * NODES,
+            max_total_scalar_bytes: 64 << 20,
+            // Rules may share a table by many aliases; what they stand for together is bounded.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: REPEATED,
+        },
+        with_snippet: false,
+        // As in YAML 1.2: `mode: off` is a text.
+        strict_booleans: true,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
+        Ok(root) => Some(yaml_node(root)),
+        Err(error) => {
+            let at = error.location();
+            let span = at.map_or(0..0, |location| place(&location, text));
+            let text_of_error = error.without_snippet().to_string();
+            let message = text_of_error.lines().next().unwrap_or_default();
+            let is_about = |what: &str| message.contains(what);
+            let message = match message {
+                _ if is_about("budget breached") || is_about("alias replay") => format!(
+                    "this is more than is read: a document has at most {DEPTH} levels and {NODES} values, and its aliases stand for at most \
+                     {REPEATED} of them; write less, or several documents"
+                ),
+                _ if is_about("multiple YAML documents") => {
+                    "this is not YAML: there are several documents in one text; keep one".to_owned()
+                }
+                other => format!("this is not YAML: {other}"),
+            };
+            problems.add(span, message);
+            None
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Value, E> {
+        Ok(Value::Bool(boolean))
+    }
+
+    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Value, E> {
+        Ok(Value::Integer(integer.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Value, E> {
+        Ok(Value::Integer(integer.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Value, E> {
+        Ok(Value::Float(float.to_string()))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let nodes =
+            iter::from_fn(|| list.next_element().transpose()).map(|read| read.map(yaml_node));
+        nodes.collect::<Result<_, _>>().map(Value::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
+        let fields =
+            iter::from_fn(|| table.next_entry::<Spanned<String>, _>().transpose()).map(|field| {
+                let (name, value) = field?;
+                let span = bytes(&name.defined);
+                let text = name.value;
+                Ok((Name { span, text }, yaml_node(value)))
+            });
+        fields.collect::<Result<_, _>>().map(Value::Table)
+    }
+}
+
+fn yaml_node(read: Spanned<Value>) -> Node {
+    Node {
+        span: bytes(&read.defined),
+        value: read.value,
+    }
+}
+
+/// The bytes of a value, with spaces behind it.
+fn bytes(location: &Location) -> Range<usize> {
+    let span = location.span();
+    let [start, len] = [span.byte_offset(), span.byte_len()]
+        .map(|bytes| bytes.and_then(|bytes| usize::try_from(bytes).ok()));
+    let start = start.unwrap_or_default();
+    start..start.saturating_add(len.unwrap_or_default())
+}
+
+/// Where an error is. Of some the parser counts characters only.
+fn place(location: &Location, text: &str) -> Range<usize> {
+    let span = location.span();
+    if span.byte_offset().is_some() {
+        return bytes(location);
+    }
+    let characters = usize::try_from(span.offset()).unwrap_or(usize::MAX);
+    let at = text
+        .char_indices()
+        .nth(characters)
+        .map_or(text.len(), |(at, _)| at);
+    at..at
 }
 
 #[cfg(test)]

@@ -115,7 +115,6 @@ mod schema;
 mod signing_key;
 mod source;
 mod term;
-mod yaml_tree;
 
 pub use self::{
     audit::{AuditKind, AuditRecord, AuditSink, Author},
