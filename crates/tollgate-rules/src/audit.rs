@@ -129,17 +129,11 @@ impl AuditRecord {
 
 impl fmt::Display for AuditRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, author, lines) = (self.kind.name(), &self.author, self.lines.join("; "));
-        match self.kind {
-            AuditKind::Accepted => {
-                let (before, after) = (self.before, self.after);
-                write!(
-                    f,
-                    "{kind}, revision {before} → {after}, by {author}: {lines}"
-                )
-            }
-            _ => write!(f, "{kind}, revision {}, by {author}: {lines}", self.before),
+        write!(f, "{}, revision {}", self.kind.name(), self.before)?;
+        if self.kind == AuditKind::Accepted {
+            write!(f, " → {}", self.after)?;
         }
+        write!(f, ", by {}: {}", self.author, self.lines.join("; "))
     }
 }
 
@@ -186,40 +180,31 @@ pub trait AuditSink: Send + Sync + 'static {
 
 /// The sinks of a service.
 #[derive(Clone, Default)]
-pub(crate) struct AuditSinks(Vec<Arc<dyn AuditSink>>);
+pub(crate) struct AuditSinks(pub(crate) Vec<Arc<dyn AuditSink>>);
 
 impl AuditSinks {
-    pub(crate) fn add(&mut self, sink: impl AuditSink) {
-        self.0.push(Arc::new(sink));
-    }
-
     /// Tells of a record, by an event and to all sinks.
     pub(crate) fn record(&self, record: &AuditRecord) {
         let AuditRecord { before, after, .. } = record;
         let (what, actor) = (record.kind.name(), record.author.actor());
         let (reason, lines) = (record.author.reason(), record.lines.join("\n"));
-        match record.kind {
-            AuditKind::Rejected if record.is_slip => tracing::info!(
-                target: "tollgate::audit", what, actor, reason, before, after,
-                "nothing has changed:\n{lines}"
-            ),
-            AuditKind::Rejected => {
-                tracing::error!(
-                    target: "tollgate::audit", what, actor, reason, before, after,
-                    "the rules are rejected, and the last good ones stay in force:\n{lines}"
-                );
-                if !tracing::dispatcher::has_been_set() {
-                    // Who edits a file would not hear of it. Standard error may be closed.
-                    let _ = writeln!(
-                        stderr(),
-                        "tollgate: the rules are rejected, and the last good ones stay in force:\n{lines}"
-                    );
-                }
+        let said = match record.kind {
+            AuditKind::Rejected if record.is_slip => "nothing has changed",
+            AuditKind::Rejected => "the rules are rejected, and the last good ones stay in force",
+            _ => "the rules have changed",
+        };
+        if record.kind != AuditKind::Rejected || record.is_slip {
+            tracing::info!(
+                target: "tollgate::audit", what, actor, reason, before, after, "{said}:\n{lines}"
+            );
+        } else {
+            tracing::error!(
+                target: "tollgate::audit", what, actor, reason, before, after, "{said}:\n{lines}"
+            );
+            if !tracing::dispatcher::has_been_set() {
+                // Who edits a file would not hear of it. Standard error may be closed.
+                let _ = writeln!(stderr(), "tollgate: {said}:\n{lines}");
             }
-            _ => tracing::info!(
-                target: "tollgate::audit", what, actor, reason, before, after,
-                "the rules have changed:\n{lines}"
-            ),
         }
         for sink in &self.0 {
             // Sinks are called between a change of rules and those who wait for it.

@@ -126,7 +126,7 @@ pub use self::{
     operator_entries::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_status::{Fleet, FleetStatus, LaggingProcess, RulesStatus},
+    rules_status::{FleetStatus, LaggingProcess, RulesStatus},
     schema::SCHEMA,
     source::{FileSource, Source, SourceError},
 };

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
 
@@ -14,6 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::key_list::KeyList;
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
     document_error::{DocumentError, line_of},
@@ -226,7 +227,7 @@ impl ListFile {
     /// Why the file as it is now is not in force, if it is not.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
-        self.shared.state().wrong.clone()
+        lock(&self.shared.state).wrong.clone()
     }
 
     /// The same with the file.
@@ -237,17 +238,12 @@ impl ListFile {
 }
 
 impl Shared {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Each change is one step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts the lines of the file in force, unless they were read before.
     fn read(&self) -> Result<bool, String> {
         let bytes =
             fs::read(&self.path).map_err(|wrong| format!("the list cannot be read: {wrong}"));
         let hash = bytes.as_ref().ok().map(hash_of);
-        let before = std::mem::replace(&mut self.state().contents, hash);
+        let before = std::mem::replace(&mut lock(&self.state).contents, hash);
         if hash.is_some() && before == hash {
             return Ok(false);
         }
@@ -264,7 +260,7 @@ impl Shared {
         };
         let (list, path) = (self.list.name(), self.path.display());
         let entries = self.list.len();
-        let before = std::mem::replace(&mut self.state().wrong, wrong.clone());
+        let before = std::mem::replace(&mut lock(&self.state).wrong, wrong.clone());
         match wrong {
             None => tracing::info!(target: "tollgate", list, entries, "{path} is in force"),
             known if known == before => {}
@@ -299,7 +295,7 @@ impl ListFiles {
     }
 
     pub(crate) fn open(&self, key: ListKey, list: &KeyList) -> Result<Arc<ListFile>, String> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         open.retain(|_, file| file.strong_count() > 0);
         if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(known);

@@ -3,7 +3,7 @@
 use std::{
     fmt::Display,
     path::Path,
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::{RateLimitLayer, RuleError, Store, message::MessageLimitLayer, shed::ShedLayer};
-use tollgate_core::types::RuleChange;
+use tollgate_core::{sync::lock, types::RuleChange};
 
 use crate::{
     audit::{AuditSink, AuditSinks, Author},
@@ -24,7 +24,7 @@ use crate::{
     operator_entries::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_in_force::{Giver, RulesInForce},
+    rules_in_force::RulesInForce,
     rules_status::RulesStatus,
     source::{FileSource, Source, SourceError},
 };
@@ -166,7 +166,7 @@ impl LiveRulesBuilder {
 
     /// Gives every change of rules to this sink too: see [`AuditSink`]. Called twice, both get all.
     pub fn audit(mut self, sink: impl AuditSink) -> Self {
-        self.sinks.add(sink);
+        self.sinks.0.push(Arc::new(sink));
         self
     }
 
@@ -177,7 +177,8 @@ impl LiveRulesBuilder {
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
         let text = RuleText::new(text, format);
-        let rules = LiveRules::new(RulesInForce::new(self.bindings, self.sinks, text, false)?);
+        let shared = RulesInForce::new(self.bindings, self.sinks, text, false)?;
+        let rules = LiveRules { shared };
         if let Ok(runtime) = Handle::try_current() {
             rules.end_in_time(&runtime);
         }
@@ -236,12 +237,8 @@ impl LiveRulesBuilder {
                 ));
             }
         };
-        let rules = LiveRules::new(RulesInForce::new(
-            self.bindings,
-            self.sinks,
-            text,
-            is_fallback,
-        )?);
+        let shared = RulesInForce::new(self.bindings, self.sinks, text, is_fallback)?;
+        let rules = LiveRules { shared };
         if let Some(first) = first {
             rules.shared.take(first);
         }
@@ -256,11 +253,6 @@ fn runtime(origin: impl Display) -> Result<Handle, DocumentError> {
 }
 
 impl LiveRules {
-    pub(crate) fn new(rules: RulesInForce) -> Self {
-        let shared = Arc::new(rules);
-        Self { shared }
-    }
-
     /// Begins to follow a source, for as long as a clone is there.
     pub(crate) fn start(&self, runtime: &Handle, source: impl Source) {
         if let Some(fleet) = source.fleet() {
@@ -278,9 +270,7 @@ impl LiveRules {
     }
 
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        let locked = self.shared.tasks.lock();
-        let mut tasks = locked.unwrap_or_else(PoisonError::into_inner);
-        tasks.spawn_on(task, runtime);
+        lock(&self.shared.tasks).spawn_on(task, runtime);
     }
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.
@@ -355,7 +345,7 @@ impl LiveRules {
             let layer = set(document.shed_layer());
             let mut state = self.shared.lock();
             if document.sheds_as(&state.document) {
-                state.followers.add_shed(layer.clone(), Box::new(set));
+                state.followers.sheds.push((layer.clone(), Box::new(set)));
                 return layer;
             }
         }
@@ -369,7 +359,7 @@ impl LiveRules {
     /// All that is wrong with the text. The rules stay as they are.
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
-        self.shared.apply(text, Giver::Process)
+        self.shared.apply(text)
     }
 
     /// The document in force.
@@ -444,14 +434,10 @@ async fn run<T: Send + 'static>(
     work: impl FnOnce(&RulesInForce) -> T + Send + 'static,
 ) -> Result<Option<T>, JoinError> {
     let shared = shared.clone();
-    let done = spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await;
-    done.or_else(|wrong| {
-        if wrong.is_panic() {
-            Err(wrong)
-        } else {
-            Ok(None)
-        }
-    })
+    match spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await {
+        Err(wrong) if !wrong.is_panic() => Ok(None),
+        done => done,
+    }
 }
 
 tollgate_core::debug_fields!(LiveRules, it => status: it.status());
@@ -516,7 +502,7 @@ impl LiveRulesHandle {
         format: Format,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format).by(self.author.clone());
-        self.rules.shared.apply(text, Giver::Process)
+        self.rules.shared.apply(text)
     }
 
     /// Gives one client a limit of its own, or switches rules off, into a shadow, or to a part of their limits.

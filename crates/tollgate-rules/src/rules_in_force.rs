@@ -2,13 +2,17 @@
 
 use std::{
     cmp::Ordering,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use tokio::{sync::watch, task::JoinSet};
 use tollgate::{RequestRule, RuleError, RulesHandle, shed::ShedLayer};
-use tollgate_core::{Tick, types::RuleChange};
+use tollgate_core::{
+    Tick,
+    sync::{Mutex, MutexGuard, lock},
+    types::RuleChange,
+};
 
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSinks, Author},
@@ -19,7 +23,7 @@ use crate::{
     operator_entries::{OperatorEntries, OperatorEntry},
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_status::{Fleet, RulesStatus, count_rejected, show_metrics},
+    rules_status::{FleetStatus, RulesStatus, count_rejected, show_metrics},
     source::SourceError,
     term::now,
 };
@@ -32,7 +36,7 @@ pub(crate) struct RulesInForce {
     bindings: Bindings,
     sinks: AuditSinks,
     /// What the source knows of other processes.
-    pub(crate) fleet: OnceLock<Fleet>,
+    pub(crate) fleet: OnceLock<watch::Receiver<FleetStatus>>,
     state: Mutex<State>,
     /// How often the status has changed.
     pub(crate) changed: watch::Sender<u64>,
@@ -65,15 +69,6 @@ pub(crate) struct State {
     status: RulesStatus,
 }
 
-/// Whose text it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Giver {
-    /// The source gave it. It may be the same as before.
-    Source,
-    /// The service has it from elsewhere.
-    Process,
-}
-
 /// What a change did: the result, and what the audit says of it.
 type Changed = (Result<Vec<RuleChange>, DocumentError>, Option<AuditRecord>);
 
@@ -88,7 +83,7 @@ impl RulesInForce {
         sinks: AuditSinks,
         text: RuleText,
         is_fallback: bool,
-    ) -> Result<Self, DocumentError> {
+    ) -> Result<Arc<Self>, DocumentError> {
         bindings.list_files = ListFiles::of_service();
         let document = text.parse(&bindings)?;
         let now = now();
@@ -110,7 +105,7 @@ impl RulesInForce {
         });
         show_metrics(&status, now);
         let hash = text.hash();
-        Ok(Self {
+        Ok(Arc::new(Self {
             bindings,
             sinks,
             fleet: OnceLock::new(),
@@ -130,12 +125,12 @@ impl RulesInForce {
             }),
             changed: watch::Sender::new(0),
             tasks: Mutex::default(),
-        })
+        }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // What is behind it is whole at each step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn status(&self) -> RulesStatus {
@@ -145,24 +140,20 @@ impl RulesInForce {
             rules: state.document.rules.len(),
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
             wrong_lists: lists.filter_map(|file| file.problem()).collect(),
-            fleet: self.fleet.get().map(Fleet::status),
+            fleet: self.fleet.get().map(|fleet| fleet.borrow().clone()),
             ..state.status.clone()
         }
     }
 
-    /// Puts a text in force, unless it is already.
-    pub(crate) fn apply(
-        &self,
-        text: RuleText,
-        giver: Giver,
-    ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.change(|state| state.apply(&self.bindings, text, giver))
+    /// Puts a text in force that the service has from elsewhere than the source, unless it is already.
+    pub(crate) fn apply(&self, text: RuleText) -> Result<Vec<RuleChange>, DocumentError> {
+        self.change(|state| state.apply(&self.bindings, text, false))
     }
 
     /// Takes what a source gave. What is wrong with it is reported.
     pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
         let _ = match found {
-            Ok(text) => self.apply(text, Giver::Source),
+            Ok(text) => self.change(|state| state.apply(&self.bindings, text, true)),
             Err(wrong) => match wrong.downcast::<DocumentError>() {
                 Ok(wrong) => {
                     let author = Author::new("the source of the rules");
@@ -287,7 +278,8 @@ impl RulesInForce {
 }
 
 impl State {
-    fn apply(&mut self, bindings: &Bindings, text: RuleText, giver: Giver) -> Changed {
+    /// `is_given`: the source gave the text. It may be the same as before.
+    fn apply(&mut self, bindings: &Bindings, text: RuleText, is_given: bool) -> Changed {
         // There is a document again, right or wrong.
         self.status.source_error = None;
         let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
@@ -295,7 +287,7 @@ impl State {
         let is_in_force = hash == self.hash && of_source >= self.status.of_source;
         // It is no other document than the source's last, and a text of this process has replaced that.
         let is_replaced = !is_in_force
-            && giver == Giver::Source
+            && is_given
             && Some(hash) == self.hash_of_source
             && of_source == self.status.of_source;
         let before = self.status.revision;
@@ -326,7 +318,7 @@ impl State {
         if !is_replaced {
             self.status.revision = of_source.unwrap_or(self.status.revision);
             self.status.of_source = of_source.or(self.status.of_source);
-            if giver == Giver::Source {
+            if is_given {
                 self.hash_of_source = Some(hash);
             }
         }
@@ -431,7 +423,7 @@ tollgate_core::debug_fields!(RulesInForce, it => status: it.status());
 #[derive(Default)]
 pub(crate) struct Followers {
     layers: Vec<RulesHandle>,
-    sheds: Vec<(ShedLayer, Box<SetShed>)>,
+    pub(crate) sheds: Vec<(ShedLayer, Box<SetShed>)>,
 }
 
 /// What the service sets on a layer that sheds, in addition to what the document says.
@@ -441,10 +433,6 @@ impl Followers {
     pub(crate) fn add_layer(&mut self, layer: RulesHandle) {
         self.forget_gone();
         self.layers.push(layer);
-    }
-
-    pub(crate) fn add_shed(&mut self, layer: ShedLayer, set: Box<SetShed>) {
-        self.sheds.push((layer, set));
     }
 
     /// Forgets the layers that are gone.
@@ -503,7 +491,8 @@ mod tests {
 
     fn rules(text: RuleText) -> LiveRules {
         let rules = RulesInForce::new(Bindings::new(), AuditSinks::default(), text, false);
-        LiveRules::new(rules.expect("valid"))
+        let shared = rules.expect("valid");
+        LiveRules { shared }
     }
 
     #[test]

@@ -1,10 +1,6 @@
 //! Which rules are in force, here and in the other processes of a service.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use tollgate_core::Tick;
 
@@ -96,12 +92,6 @@ pub(crate) fn count_rejected() {
     metrics::counter!("tollgate_rules_rejected_total").increment(1);
 }
 
-/// What a source knows of the other processes that follow it. A source writes it, and [`LiveRules::status`] shows it.
-///
-/// [`LiveRules::status`]: crate::LiveRules::status
-#[derive(Clone, Debug, Default)]
-pub struct Fleet(Arc<Mutex<FleetStatus>>);
-
 /// The processes that follow one source, as this process has heard last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -119,7 +109,7 @@ pub struct FleetStatus {
     pub lagging_processes: Vec<LaggingProcess>,
 }
 
-/// A process that had an older document of the source in force last.
+/// A process that had an older document of the source in force last. Displayed in a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaggingProcess {
@@ -131,20 +121,6 @@ pub struct LaggingProcess {
     pub lagging_for: Duration,
     /// Why, if it rejected the newer one: the first line of the error.
     pub rejection: Option<String>,
-}
-
-impl Fleet {
-    /// Says what is known now.
-    pub fn set(&self, status: FleetStatus) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-
-    /// What was said last.
-    #[must_use]
-    pub fn status(&self) -> FleetStatus {
-        let status = self.0.lock();
-        status.unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl fmt::Display for FleetStatus {
@@ -159,14 +135,20 @@ impl fmt::Display for FleetStatus {
             )?;
         }
         for process in &self.lagging_processes {
-            let (name, revision) = (&process.name, process.revision);
-            let secs = process.lagging_for.as_secs();
-            write!(f, "; {name} has revision {revision}, behind for {secs} s")?;
-            if let Some(rejection) = &process.rejection {
-                write!(f, ": {rejection}")?;
-            }
+            write!(f, "; {process}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for LaggingProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, revision, secs) = (&self.name, self.revision, self.lagging_for.as_secs());
+        write!(f, "{name} has revision {revision}, behind for {secs} s")?;
+        match &self.rejection {
+            Some(rejection) => write!(f, ": {rejection}"),
+            None => Ok(()),
+        }
     }
 }
 

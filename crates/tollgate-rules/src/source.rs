@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::task::spawn_blocking;
+use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
     assembly::OneText,
@@ -16,7 +16,7 @@ use crate::{
     format::Format,
     list_file::{FileChanges, utf8},
     rule_text::RuleText,
-    rules_status::{Fleet, RulesStatus},
+    rules_status::{FleetStatus, RulesStatus},
 };
 
 /// Why a source has no document at present. Any error converts into it.
@@ -87,7 +87,7 @@ pub trait Source: Send + 'static {
     }
 
     /// What it knows of the other processes that follow it, for the [status](crate::LiveRules::status). It is asked once.
-    fn fleet(&self) -> Option<Fleet> {
+    fn fleet(&self) -> Option<watch::Receiver<FleetStatus>> {
         None
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tollgate_core::Tick;
 
 use crate::{
@@ -11,7 +14,7 @@ use crate::{
     redis::{link::Subscription, push_error::PushError, redis_rules::RedisRules},
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_status::{Fleet, FleetStatus, LaggingProcess, RulesStatus},
+    rules_status::{FleetStatus, LaggingProcess, RulesStatus},
     signing_key::StoredDocument,
     source::{Source, SourceError},
 };
@@ -154,7 +157,7 @@ pub struct RedisSource {
     subscription: Option<Subscription>,
     /// Look now, and do not wait for a publication.
     is_due: bool,
-    fleet: Fleet,
+    fleet: watch::Sender<FleetStatus>,
 }
 
 impl RedisRules {
@@ -166,7 +169,7 @@ impl RedisRules {
             report: Report::default(),
             subscription: None,
             is_due: true,
-            fleet: Fleet::default(),
+            fleet: watch::Sender::default(),
         }
     }
 }
@@ -212,7 +215,7 @@ impl RedisSource {
     /// Looks once. `None`: the document is the one that was seen last.
     async fn look(&mut self) -> Result<Option<RuleText>, SourceError> {
         let stored = self.rules.exchange(&self.report).await?;
-        self.fleet.set(stored.fleet);
+        self.fleet.send_replace(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.namespace;
             let message = format!(
@@ -270,8 +273,8 @@ impl Source for RedisSource {
         self.report.says = says.unwrap_or_default();
     }
 
-    fn fleet(&self) -> Option<Fleet> {
-        Some(self.fleet.clone())
+    fn fleet(&self) -> Option<watch::Receiver<FleetStatus>> {
+        Some(self.fleet.subscribe())
     }
 }
 
