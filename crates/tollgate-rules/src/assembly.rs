@@ -84,10 +84,10 @@ pub(crate) fn assemble(
         parts: &parts,
         bindings: &bindings,
         document,
-        defined: Vec::new(),
         by_name: HashMap::new(),
         wrong_names: HashSet::new(),
-        has_nameless: false,
+        // What could be read of a text with wrong syntax says nothing of the rest.
+        has_nameless: parts.iter().any(|part| !part.is_whole),
         group_of: HashMap::new(),
     };
     let document = assembly.read();
@@ -140,10 +140,8 @@ fn read_client_ip(
 ) {
     let is_in_code = bindings.client_ip.is_some() && !bindings.is_of_services();
     let mut said_in: Option<&str> = None;
-    for part in parts {
-        let Some(node) = part.get("client_ip") else {
-            continue;
-        };
+    let saying = (parts.iter()).filter_map(|part| Some((part, part.get("client_ip")?)));
+    for (part, node) in saying {
         let item = part.item(bindings, node);
         if let Some(other) = said_in.replace(&part.text.origin) {
             item.wrong(format!(
@@ -153,9 +151,8 @@ fn read_client_ip(
             item.wrong("the service says in code how addresses are found, by Bindings::client_ip; remove one of them");
         } else {
             let client_ip = document_tables::read_client_ip(item);
-            document
-                .said
-                .insert("client_ip".to_owned(), item.value().to_string());
+            let said = &mut document.said;
+            said.insert("client_ip".to_owned(), item.value().to_string());
             if bindings.client_ip.is_none() {
                 bindings.to_mut().client_ip = client_ip;
             }
@@ -165,10 +162,8 @@ fn read_client_ip(
 
 /// Reads the lists whose files are named, which rules of all texts may ask.
 fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Cow<'_, Bindings>) {
-    for part in parts {
-        let Some(node) = part.get("lists") else {
-            continue;
-        };
+    let saying = (parts.iter()).filter_map(|part| Some((part, part.get("lists")?)));
+    for (part, node) in saying {
         let Value::Table(lists) = &node.value else {
             let what = "lists by their names, as «lists.partners = { file = \"partners.txt\" }»";
             part.item(bindings, node).expected::<()>(what);
@@ -180,10 +175,8 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
             let folder = part.text.folder.as_deref();
             let list = document_tables::read_list(part.item(bindings, node), name, folder);
             // Rules that ask for one that is wrong are no further mistakes.
-            let known = list
-                .as_ref()
-                .map(|file| file.list().clone())
-                .unwrap_or_else(|| KeyList::new(&*name.text));
+            let unread = || KeyList::new(&*name.text);
+            let known = list.as_ref().map_or_else(unread, |it| it.list().clone());
             let lists = &mut bindings.to_mut().lists;
             lists.entry(name.text.clone()).or_insert(known);
             document.lists.extend(list);
@@ -197,9 +190,8 @@ struct Assembly<'a> {
     bindings: &'a Bindings,
     /// What was read so far.
     document: RuleDocument,
-    /// By rule, the text that defines it, and the byte of that where its name begins.
-    defined: Vec<(&'a OneText, usize)>,
-    by_name: HashMap<&'a str, usize>,
+    /// By its name, the index of a rule, the text that defines it, and the byte of that where its name begins.
+    by_name: HashMap<&'a str, (usize, &'a OneText, usize)>,
     /// Rules that are wrong. Other parts of the document may still name them.
     wrong_names: HashSet<&'a str>,
     /// Whether a rule has no name that can be read: it could be any.
@@ -211,13 +203,8 @@ struct Assembly<'a> {
 impl<'a> Assembly<'a> {
     fn read(mut self) -> RuleDocument {
         let mut all = Vec::new();
-        for part in self.parts {
+        for part in self.parts.iter().filter(|part| part.is_whole) {
             let root = part.item(self.bindings, &part.root);
-            if !part.is_whole {
-                // What could be read of a text with wrong syntax says nothing of the rest.
-                self.has_nameless = true;
-                continue;
-            }
             let Some(fields) = root.fields("a document", "") else {
                 continue;
             };
@@ -256,10 +243,8 @@ impl<'a> Assembly<'a> {
             for group in groups {
                 self.add_group(group);
             }
-            for (kind, entries) in [
-                (EntryKind::Override, overrides),
-                (EntryKind::Switch, switches),
-            ] {
+            let kinds = [EntryKind::Override, EntryKind::Switch].into_iter();
+            for (kind, entries) in kinds.zip([overrides, switches]) {
                 for entry in entries {
                     let named = |rule: Item<'_>| self.named(rule);
                     if let Some(entry) = self.document.read_entry(kind, entry, named) {
@@ -279,11 +264,10 @@ impl<'a> Assembly<'a> {
             self.has_nameless |= named.is_none();
             return self.wrong_names.extend(named.map(|(_, name)| name));
         };
-        if let Some(other) = self.by_name.get(name) {
-            let (text, before) = self.defined[*other];
+        if let Some((_, text, before)) = self.by_name.get(name) {
             // For those that are shown: it takes a look at the text before it.
             let line = match reader.problems.len() {
-                0..MOST => format!(":{}", line_of(text.text.as_bytes(), before)),
+                0..MOST => format!(":{}", line_of(text.text.as_bytes(), *before)),
                 _ => String::new(),
             };
             let origin = &text.origin;
@@ -292,15 +276,15 @@ impl<'a> Assembly<'a> {
             );
             return reader.wrong(&at.span, message);
         }
-        self.by_name.insert(name, self.document.rules.len());
+        let index = self.document.rules.len();
+        self.by_name.insert(name, (index, text, at.span.start));
         self.document.rules.push(rule);
-        self.defined.push((text, at.span.start));
     }
 
     /// The index of the rule with this name.
     fn named(&self, item: Item<'_>) -> Option<usize> {
         let name = item.text("the name of a rule")?;
-        let found = self.by_name.get(name).copied();
+        let found = self.by_name.get(name).map(|(index, ..)| *index);
         // It may be one that is wrong itself.
         let may_be = self.has_nameless || self.wrong_names.contains(name);
         match found {
@@ -309,21 +293,15 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn add_group(&mut self, item: Item<'a>) {
-        let Some(fields) = item.fields("a group", "group") else {
-            return;
-        };
-        let Some(name) = fields.text("name", "the name of the group") else {
-            return;
-        };
-        let Some(names) = fields.get("rules") else {
-            return;
-        };
+    fn add_group(&mut self, item: Item<'a>) -> Option<()> {
+        let fields = item.fields("a group", "group")?;
+        let name = fields.text("name", "the name of the group")?;
+        let names = fields.get("rules")?;
         let said = &mut self.document.said;
         said.insert(format!("group {name}"), names.value().to_string());
         let rules = names.list_or_one();
         if rules.len() > MOST_IN_GROUP {
-            return item.wrong(format!(
+            return item.refuse(format!(
                 "a group has at most {MOST_IN_GROUP} rules, and this one has {}; make several, each of rules that match the same requests",
                 rules.len()
             ));
@@ -362,5 +340,6 @@ impl<'a> Assembly<'a> {
             }
             rules[*rule].behind = before.collect();
         }
+        Some(())
     }
 }

@@ -196,28 +196,28 @@ impl Bindings {
     ///
     /// An override names a key as text: where documents may override limits of this key, bind it with
     /// [`key_with_text`](Self::key_with_text).
-    pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
-        let bound = BoundKey {
-            extractor: Arc::new(extractor),
-            parse: None,
-        };
-        self.keys.insert(name.into(), bound);
-        self
+    pub fn key(self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
+        self.bind_key(name.into(), Arc::new(extractor), None)
     }
 
     /// Binds a key, and makes it from the text in an override: the same key as the extractor makes for that client. `None`:
     /// the text is no key.
     pub fn key_with_text(
-        mut self,
+        self,
         name: impl Into<String>,
         extractor: impl KeyExtractor,
         parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
     ) -> Self {
-        let bound = BoundKey {
-            extractor: Arc::new(extractor),
-            parse: Some(Arc::new(parse)),
-        };
-        self.keys.insert(name.into(), bound);
+        self.bind_key(name.into(), Arc::new(extractor), Some(Arc::new(parse)))
+    }
+
+    fn bind_key(
+        mut self,
+        name: String,
+        extractor: Arc<dyn KeyExtractor>,
+        parse: Option<Arc<ParseKey>>,
+    ) -> Self {
+        self.keys.insert(name, BoundKey { extractor, parse });
         self
     }
 
@@ -305,17 +305,13 @@ impl Bindings {
 
 /// A list of hashes of keys.
 pub(crate) fn hashed_list(name: &str, hash_key: Arc<HashKey>) -> KeyList {
-    let of_list = list_name(name);
+    // Never the name of a rule, which has no space.
+    let of_list = format!("list {name}");
     KeyList::hashed(name, move |entry| {
         let mut part = KeyBuf::new();
         part.push(tollgate::key::PartKind::VALUE, entry);
         hash_key(&of_list, &part)
     })
-}
-
-/// What a list is hashed over: never the name of a rule, which has no space.
-fn list_name(name: &str) -> String {
-    format!("list {name}")
 }
 
 tollgate_core::debug_fields!(Bindings, it => keys: it.keys.keys(), lists: it.lists.keys());

@@ -50,8 +50,9 @@ impl Condition {
             return condition;
         };
         condition.path = fields.read("path", |path| {
-            let pattern = PathPattern::new(path.text("a path as \"/search/{*rest}\"")?);
-            pattern.map_err(|wrong| path.wrong(wrong.to_string())).ok()
+            path.or_refuse(PathPattern::new(
+                path.text("a path as \"/search/{*rest}\"")?,
+            ))
         });
         if let Some(path) = condition.path.clone() {
             condition.add(path_matches(path));
@@ -92,8 +93,14 @@ impl Condition {
                 ),
             }
         }
-        if let Some(networks) = fields.get("client_in") {
-            condition.add_networks(networks);
+        let is_in = fields.read("client_in", |networks| {
+            let named = networks.list_or_one();
+            let all = named.map(|network| network.text("a network as \"10.0.0.0/8\""));
+            let client = networks.reader.bindings.client_address();
+            networks.or_refuse(client.is_in(all.collect::<Option<Vec<_>>>()?))
+        });
+        if let Some(is_in) = is_in {
+            condition.add(is_in);
         }
         if let Some(list) = fields.get("in_list") {
             condition.add_list(list, fields.get("by"));
@@ -160,19 +167,6 @@ impl Condition {
             item.wrong(r#"this is no name of a bound condition; write a route as { «methods = ["POST"], path = "/login"» }"#);
         } else if let Some(bound) = item.bound("bound condition", known) {
             self.add(move |head| bound(head));
-        }
-    }
-
-    fn add_networks(&mut self, item: Item<'_>) {
-        let networks = item
-            .list_or_one()
-            .map(|network| network.text("a network as \"10.0.0.0/8\""));
-        let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
-            return;
-        };
-        match item.reader.bindings.client_address().is_in(networks) {
-            Ok(is_in) => self.add(is_in),
-            Err(wrong) => item.wrong(wrong.to_string()),
         }
     }
 

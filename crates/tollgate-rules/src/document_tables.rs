@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use tollgate::{
-    RuleError,
     key::{ClientIp, KeyExtractor, client_ip},
     key_list::KeyList,
     shed::{Capacity, ShedLayer},
@@ -49,10 +48,8 @@ pub(crate) fn read_client_ip(item: Item<'_>) -> Option<ClientIp> {
         "forwarded" => client.forwarded(),
         name => client.single_header(name),
     };
-    match client.validate() {
-        Ok(()) => Some(client),
-        Err(wrong) => fields.get("hops").unwrap_or(item).refuse(wrong),
-    }
+    let wrong = fields.get("hops").unwrap_or(item);
+    wrong.or_refuse(client.validate().map(|()| client))
 }
 
 /// Reads a list: `lists.partners = { file = "partners.txt" }`, where the file is named relative to `folder`.
@@ -100,7 +97,7 @@ pub(crate) fn read_list(
     };
     let key = (name.text.clone(), folder.join(path), is_hashed);
     let opened = bindings.list_files.open(key, &list);
-    opened.map_or_else(|wrong| file.refuse(format!("{path:?}: {wrong}")), Some)
+    file.or_refuse(opened.map_err(|wrong| format!("{path:?}: {wrong}")))
 }
 
 /// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`: a layer with a capacity of its own.
@@ -137,17 +134,13 @@ pub(crate) fn read_shed(item: Item<'_>) -> Option<ShedLayer> {
     }
     if let Some(name) = priority {
         let made = layer.priority_header(name.as_str(), &trusted);
-        layer = or_refuse(fields.get("trusted")?, made)?;
+        layer = fields.get("trusted")?.or_refuse(made)?;
     }
     if let Some(name) = request_id {
         let made = layer.request_id_header(name.as_str(), &trusted);
-        layer = or_refuse(fields.get("trusted")?, made)?;
+        layer = fields.get("trusted")?.or_refuse(made)?;
     }
     Some(layer)
-}
-
-fn or_refuse<T>(item: Item<'_>, made: Result<T, RuleError>) -> Option<T> {
-    made.map_err(|wrong| item.wrong(wrong.to_string())).ok()
 }
 
 /// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
@@ -181,7 +174,7 @@ fn capacity(item: Item<'_>) -> Option<Capacity> {
         }
         _ => Capacity::in_flight(item.number("requests in flight", 1, MOST)? as usize),
     };
-    or_refuse(item, made)
+    item.or_refuse(made)
 }
 
 /// The shares from which on P1, P2 and P3 are shed.

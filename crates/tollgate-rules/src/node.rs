@@ -226,7 +226,11 @@ impl Problems {
     pub(crate) fn add(&self, span: Range<usize>, message: impl Into<String>) {
         let mut problems = self.0.borrow_mut();
         if problems.len() < MOST {
-            let message = shortened(message.into());
+            let mut message = message.into();
+            if message.len() > LONGEST {
+                message.truncate(floor(&message, LONGEST));
+                message.push('…');
+            }
             problems.push(Problem { span, message });
         }
     }
@@ -259,14 +263,6 @@ impl Problems {
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut bytes = (0..=at.min(text.len())).rev();
     bytes.find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-fn shortened(mut message: String) -> String {
-    if message.len() > LONGEST {
-        message.truncate(floor(&message, LONGEST));
-        message.push('…');
-    }
-    message
 }
 
 #[cfg(test)]

@@ -217,11 +217,6 @@ impl OperatorEntry {
         self.client = Some(NamedBy::hash(hash));
         self.counted_by = Some(counted_by);
     }
-
-    /// Whether one takes the place of the other.
-    fn is_for_same(&self, other: &Self) -> bool {
-        (&self.rule, &self.client) == (&other.rule, &other.client)
-    }
 }
 
 /// In a line, without the key.
@@ -271,7 +266,8 @@ impl OperatorEntries {
     ///
     /// There are too many.
     pub(crate) fn set(&mut self, entry: OperatorEntry) -> Result<(), String> {
-        self.all.retain(|other| !other.is_for_same(&entry));
+        let is_other = |it: &OperatorEntry| (&it.rule, &it.client) != (&entry.rule, &entry.client);
+        self.all.retain(is_other);
         self.all.push(entry);
         if self.all.len() > MOST || self.text().len() > MOST_BYTES {
             return Err(format!(

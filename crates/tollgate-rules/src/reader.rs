@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What messages of other crates call in the words of code, and how a document has it.
-const IN_DOCUMENTS: [(&str, &str); 21] = [
+const IN_DOCUMENTS: [(&str, &str); 15] = [
     (
         "for_each([MINUTE, 10 * MINUTE, HOUR])",
         "«for = [\"1min\", \"10min\", \"1h\"]»",
@@ -38,14 +38,8 @@ const IN_DOCUMENTS: [(&str, &str); 21] = [
     ("Consistency::Exact", "\"exact\""),
     ("Consistency::Eventual", "eventual"),
     ("Consistency::Leased", "leased"),
-    ("client_ip() ", "client_ip "),
-    ("trusted_proxies(..)", "trusted_proxies"),
-    ("hops(..)", "hops"),
-    ("wait()", "wait"),
-    ("credits()", "credits"),
-    ("debt()", "debt"),
-    ("durable()", "durable"),
-    ("idempotent()", "idempotent"),
+    ("(..)", ""),
+    ("()", ""),
 ];
 
 /// Reads the nodes of one document.
@@ -192,6 +186,11 @@ impl<'a> Item<'a> {
     /// The same, where nothing can be read then.
     pub(crate) fn refuse<T>(self, message: impl Into<String>) -> Option<T> {
         self.reader.refuse(&self.node.span, message)
+    }
+
+    /// What was made, or else why not, as a mistake.
+    pub(crate) fn or_refuse<T>(self, made: Result<T, impl ToString>) -> Option<T> {
+        made.map_err(|wrong| self.wrong(wrong.to_string())).ok()
     }
 
     /// The same of a part of its text.

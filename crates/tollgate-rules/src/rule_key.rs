@@ -186,8 +186,8 @@ impl RuleKey {
     pub(crate) fn of_text(&self, item: Item<'_>, rule: &str) -> Option<Key> {
         let named: Vec<&str> = self.named().collect();
         let mut texts = item.list_or_one();
-        let mut parts = self.parts.iter();
-        if let Some(part) = parts.find(|part| !part.has_text()) {
+        let has_none = |it: &&Part| it.parse.is_none() && ["", "route"].contains(&it.kind);
+        if let Some(part) = self.parts.iter().find(has_none) {
             return item.refuse(format!(
                 "rule {rule:?} counts by {:?}, whose keys have no text form; bind it with Bindings::key_with_text",
                 part.name
@@ -343,10 +343,6 @@ impl Part {
     /// Whether it is of some keys: that of all needs no text.
     fn is_named(&self) -> bool {
         self.kind != "constant"
-    }
-
-    fn has_text(&self) -> bool {
-        self.parse.is_some() || !["", "route"].contains(&self.kind)
     }
 
     fn key_of(&self, text: &str, key: &mut KeyBuf) -> Option<()> {

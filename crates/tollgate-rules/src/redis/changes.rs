@@ -55,8 +55,7 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let push = self.push_document(None, text, bindings, author, false);
-        self.audited(author, push).await
+        self.push_after(None, text, bindings, author, false).await
     }
 
     /// [`push`](Self::push) or [`replace_all`](Self::replace_all), which is refused if somebody has pushed after the revision that was
@@ -70,7 +69,47 @@ impl RedisRules {
         author: &Author,
         is_alone: bool,
     ) -> Result<u64, PushError> {
-        let push = self.push_document(seen, text, bindings, author, is_alone);
+        let mut last = seen;
+        let push = async {
+            let text = pushed_text(&self.hashed(text.for_push()), bindings)?;
+            // As processes will read it: with hashes, by which clients are compared with those before.
+            let document = self.stored_text(&text).parse(bindings)?;
+            let push = |seen: &Seen| {
+                let mut set = seen.set.clone();
+                if is_alone {
+                    set.all.clear();
+                } else if let (Err(unknown), None) = (&seen.before, &seen.pushed) {
+                    return Err(unknown.clone().into());
+                }
+                let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
+                let highest = seen.stored.highest;
+                let is_behind = seen.stored.revision < highest;
+                if is_same && !is_behind && set.all.len() == seen.set.all.len() {
+                    return Ok(None);
+                }
+                let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
+                if revision > *last.get_or_insert(revision) {
+                    let message = format!(
+                        "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
+                    );
+                    return Err(PushError::new(PushErrorKind::Conflict, message));
+                }
+                let lost = match is_behind {
+                    true => Some(highest),
+                    // It is said until an operator has seen to it.
+                    false => seen.pushed.as_ref().and_then(|pushed| pushed.lost),
+                };
+                let pushed = Pushed {
+                    revision: highest + 1,
+                    by: author.clone(),
+                    at: seen.stored.now,
+                    lost: lost.filter(|_| !is_alone),
+                };
+                set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
+                Ok(Some(((text.clone(), document.clone()), set)))
+            };
+            self.change(bindings, author, push).await
+        };
         self.audited(author, push).await
     }
 
@@ -86,8 +125,7 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let push = self.push_document(None, text, bindings, author, true);
-        self.audited(author, push).await
+        self.push_after(None, text, bindings, author, true).await
     }
 
     /// Gives clients limits of their own or switches rules, in all processes, also when another document is pushed: all in one change,
@@ -172,54 +210,6 @@ impl RedisRules {
         Ok(Some((stored.revision, document.text)))
     }
 
-    async fn push_document(
-        &self,
-        mut last: Option<u64>,
-        text: RuleText,
-        bindings: &Bindings,
-        author: &Author,
-        is_alone: bool,
-    ) -> Result<u64, PushError> {
-        let text = pushed_text(&self.hashed(text.for_push()), bindings)?;
-        // As processes will read it: with hashes, by which clients are compared with those before.
-        let document = self.stored_text(&text).parse(bindings)?;
-        let push = |seen: &Seen| {
-            let mut set = seen.set.clone();
-            if is_alone {
-                set.all.clear();
-            } else if let (Err(unknown), None) = (&seen.before, &seen.pushed) {
-                return Err(unknown.clone().into());
-            }
-            let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
-            let highest = seen.stored.highest;
-            let is_behind = seen.stored.revision < highest;
-            if is_same && !is_behind && set.all.len() == seen.set.all.len() {
-                return Ok(None);
-            }
-            let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
-            if revision > *last.get_or_insert(revision) {
-                let message = format!(
-                    "somebody else has pushed revision {revision} in the meantime; look at it, and push again"
-                );
-                return Err(PushError::new(PushErrorKind::Conflict, message));
-            }
-            let lost = match is_behind {
-                true => Some(highest),
-                // It is said until an operator has seen to it.
-                false => seen.pushed.as_ref().and_then(|pushed| pushed.lost),
-            };
-            let pushed = Pushed {
-                revision: highest + 1,
-                by: author.clone(),
-                at: seen.stored.now,
-                lost: lost.filter(|_| !is_alone),
-            };
-            set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
-            Ok(Some(((text.clone(), document.clone()), set)))
-        };
-        self.change(bindings, author, push).await
-    }
-
     /// Changes what operators set.
     async fn edit(
         &self,
@@ -234,9 +224,7 @@ impl RedisRules {
                 .map_err(|wrong| refused(&wrong.to_string()))?
                 .ok_or_else(|| refused("there are no rules in Redis yet; push a document first"))?;
             // With this change processes would go back to the document of that revision.
-            let Stored {
-                revision, highest, ..
-            } = seen.stored;
+            let (revision, highest) = (seen.stored.revision, seen.stored.highest);
             if revision < highest {
                 let message = format!(
                     "Redis has the rules of revision {revision}, and processes those of revision {highest}: it was restored, or has lost \
@@ -350,12 +338,8 @@ impl RedisRules {
             author: author.clone(),
             signature: String::new(),
         };
-        let namespace = &self.shared.namespace;
-        let signature = self
-            .shared
-            .key
-            .sign(namespace, revision, &document)
-            .to_string();
+        let (key, namespace) = (&self.shared.key, &self.shared.namespace);
+        let signature = key.sign(namespace, revision, &document).to_string();
         let before = match &seen.before {
             Ok(Some((_, document))) => document.clone(),
             _ => RuleDocument::default(),
