@@ -65,7 +65,6 @@ mod explain;
 mod exposition;
 mod overview;
 mod pages;
-mod problems;
 mod response;
 mod samples;
 

@@ -76,14 +76,10 @@ impl Samples {
                     .iter()
                     .zip(&rule.total)
                     .any(|(now, before)| now < before);
-                let before = if is_anew {
-                    Tally::default()
-                } else {
-                    rule.total
-                };
                 rule.last = match is_first {
                     true => Tally::default(),
-                    false => std::array::from_fn(|index| total[index] - before[index]),
+                    false if is_anew => total,
+                    false => std::array::from_fn(|index| total[index] - rule.total[index]),
                 };
                 rule.total = total;
                 rule.minutes.add(minute, &rule.last);
