@@ -72,11 +72,7 @@ fn fields(mut message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
 
 /// The parts of a request by its descriptors, without those that give hits back, of which nothing is taken.
 pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, String> {
-    let RateLimitRequest {
-        domain,
-        descriptors,
-        hits_addend,
-    } = message;
+    let domain = message.domain;
     if domain.len() > MAX_KEY {
         return Err(format!(
             "a domain of {} bytes is longer than {MAX_KEY}",
@@ -84,8 +80,8 @@ pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, St
         ));
     }
     // 0 is what a message without a number says.
-    let hits = u64::from(hits_addend.max(1));
-    let parts = descriptors.into_iter().map(|descriptor| {
+    let hits = u64::from(message.hits_addend.max(1));
+    let parts = message.descriptors.into_iter().map(|descriptor| {
         let hits = descriptor.hits_addend.unwrap_or(hits);
         if hits > MAX_HITS {
             return Err(format!("{hits} hits are more than any limit"));

@@ -14,7 +14,6 @@ mod pages;
 mod path;
 #[doc(hidden)]
 pub mod proto;
-mod repeats;
 mod rls;
 mod server;
 mod settings;

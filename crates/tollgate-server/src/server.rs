@@ -141,7 +141,14 @@ impl Server {
             server.open(listener, Some(settings), door);
         }
         if let Some(recorder) = recorder.clone() {
-            server.follows.spawn(keep_up(recorder));
+            // Times that are measured wait in lists, which must not grow where nobody reads them.
+            server.follows.spawn(async move {
+                let mut ticks = interval(Duration::from_secs(5));
+                loop {
+                    ticks.tick().await;
+                    recorder.run_upkeep();
+                }
+            });
         }
         if let Some(listen) = settings.console {
             let listener = Listener::bind(listen.as_ref(), None).await?;
@@ -292,15 +299,6 @@ impl Server {
         for service in ["", RLS] {
             self.health.set_service_status(service, status).await;
         }
-    }
-}
-
-/// Times that are measured wait in lists, which must not grow where nobody reads them.
-async fn keep_up(recorder: PrometheusHandle) {
-    let mut ticks = interval(Duration::from_secs(5));
-    loop {
-        ticks.tick().await;
-        recorder.run_upkeep();
     }
 }
 

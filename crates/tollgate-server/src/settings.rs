@@ -184,15 +184,7 @@ impl Settings {
 
     /// Lets paths begin at the folder of the file.
     fn resolve(&mut self, folder: &Path) {
-        let Self {
-            rules,
-            redis,
-            ledger,
-            grpc,
-            http,
-            ..
-        } = self;
-        if let Some(LedgerSettings { url: Some(url) }) = ledger
+        if let Some(LedgerSettings { url: Some(url) }) = &mut self.ledger
             && let Some(file) = url.strip_prefix("sqlite:").filter(|it| !it.contains(':'))
         {
             let file = folder.join(file.strip_prefix("//").unwrap_or(file));
@@ -200,16 +192,15 @@ impl Settings {
             let file: PathBuf = file.components().collect();
             *url = format!("sqlite:{}", file.display());
         }
-        let doors = grpc.iter_mut().chain(http);
+        let doors = self.grpc.iter_mut().chain(&mut self.http);
         let of_doors = doors.filter_map(|door| door.tls.as_mut()).flat_map(|tls| {
             [&mut tls.cert, &mut tls.key]
                 .into_iter()
                 .chain(tls.client_ca.as_mut())
         });
-        let of_redis = redis
-            .iter_mut()
-            .flat_map(|it| [&mut it.ca, &mut it.secret_file]);
-        for path in of_redis.flatten().chain(rules).chain(of_doors) {
+        let redis = self.redis.iter_mut();
+        let of_redis = redis.flat_map(|it| [&mut it.ca, &mut it.secret_file]);
+        for path in (of_redis.flatten().chain(&mut self.rules)).chain(of_doors) {
             *path = folder.join(&*path);
         }
     }

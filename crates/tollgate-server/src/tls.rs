@@ -3,7 +3,7 @@
 use std::{
     io, mem,
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -21,6 +21,7 @@ use tokio_rustls::{
     },
     server::TlsStream,
 };
+use tollgate_core::sync::{Mutex, lock};
 use x509_parser::prelude::{ASN1Time, FromDer as _, GeneralName, Validity, X509Certificate};
 
 use crate::{mistakes::Mistakes, settings::TlsSettings};
@@ -35,7 +36,7 @@ const DAY: i64 = 86_400;
 #[derive(Clone)]
 pub(crate) struct Tls {
     settings: TlsSettings,
-    current: Arc<RwLock<Current>>,
+    current: Arc<Mutex<Current>>,
 }
 
 /// What is in force.
@@ -49,12 +50,17 @@ impl Current {
         let begins = self.validity.as_ref().map(|it| it.not_before);
         begins.is_none_or(|it| it <= ASN1Time::now())
     }
+
+    fn has_ended(&self) -> bool {
+        let ends = self.validity.as_ref().map(|it| it.not_after);
+        ends.is_some_and(|it| it < ASN1Time::now())
+    }
 }
 
 impl Tls {
     pub(crate) fn read(settings: &TlsSettings) -> Result<Self, Mistakes> {
         Ok(Self {
-            current: Arc::new(RwLock::new(current(settings)?)),
+            current: Arc::new(Mutex::new(current(settings)?)),
             settings: settings.clone(),
         })
     }
@@ -64,12 +70,7 @@ impl Tls {
         &self,
         io: I,
     ) -> io::Result<TlsStream<I>> {
-        let acceptor = self
-            .current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .acceptor
-            .clone();
+        let acceptor = lock(&self.current).acceptor.clone();
         let stream = acceptor.accept(io).await?;
         match self.settings.san.is_empty() || is_named(stream.get_ref().1, &self.settings.san) {
             true => Ok(stream),
@@ -81,7 +82,7 @@ impl Tls {
 
     /// What is to be said of the certificate in force: another text each day, and when it has ended.
     pub(crate) fn warning(&self) -> Option<String> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = lock(&self.current);
         let text = warning(current.validity.as_ref()?, ASN1Time::now().timestamp())?;
         Some(format!("{}: {text}", self.settings.cert.display()))
     }
@@ -103,7 +104,7 @@ impl Tls {
             }
             let next = current(&self.settings);
             // Clients that verify would refuse it, while the one in force holds: it is looked at again until then.
-            if next.as_ref().is_ok_and(|it| !it.has_begun()) && !self.has_ended() {
+            if next.as_ref().is_ok_and(|it| !it.has_begun()) && !lock(&self.current).has_ended() {
                 if !mem::replace(&mut waits, true) {
                     tracing::warn!(target: "tollgate", "the certificate in {} is not valid yet; the last one stays in force until then", self.settings.cert.display());
                 }
@@ -112,7 +113,7 @@ impl Tls {
             (known, waits) = (now, false);
             match next {
                 Ok(current) => {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+                    *lock(&self.current) = current;
                     tracing::info!(target: "tollgate", "the certificate in {} is in force", self.settings.cert.display());
                 }
                 Err(wrong) => {
@@ -122,22 +123,10 @@ impl Tls {
         }
     }
 
-    /// The certificate in force has ended.
-    fn has_ended(&self) -> bool {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        let validity = current.validity.as_ref();
-        validity.is_some_and(|it| it.not_after < ASN1Time::now())
-    }
-
     fn changed(&self) -> [Option<SystemTime>; 3] {
-        let TlsSettings {
-            cert,
-            key,
-            client_ca,
-            ..
-        } = &self.settings;
-        [Some(cert), Some(key), client_ca.as_ref()]
-            .map(|file| file?.metadata().ok()?.modified().ok())
+        let it = &self.settings;
+        let files = [Some(&it.cert), Some(&it.key), it.client_ca.as_ref()];
+        files.map(|file| file?.metadata().ok()?.modified().ok())
     }
 }
 
@@ -208,10 +197,7 @@ fn current(settings: &TlsSettings) -> Result<Current, Mistakes> {
 
 /// What is to be said of a certificate at this time.
 fn warning(validity: &Validity, now: i64) -> Option<String> {
-    let Validity {
-        not_before,
-        not_after,
-    } = validity;
+    let (not_before, not_after) = (validity.not_before, validity.not_after);
     let (from, to) = (not_before.timestamp(), not_after.timestamp());
     let left = to - now;
     if left < 0 {
@@ -232,24 +218,18 @@ fn warning(validity: &Validity, now: i64) -> Option<String> {
 
 /// Whether the client's certificate has one of these names: of a host, or a URI as SPIFFE's.
 fn is_named(connection: &ServerConnection, names: &[String]) -> bool {
-    let Some(certificate) = connection.peer_certificates().and_then(<[_]>::first) else {
-        return false;
-    };
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-        return false;
-    };
-    let Ok(Some(alternatives)) = certificate.subject_alternative_name() else {
-        return false;
-    };
-    alternatives
-        .value
-        .general_names
-        .iter()
-        .any(|name| match name {
+    let has_name = || {
+        let first = connection.peer_certificates()?.first()?;
+        let (_, certificate) = X509Certificate::from_der(first).ok()?;
+        let alternatives = certificate.subject_alternative_name().ok()??;
+        let mut all = alternatives.value.general_names.iter();
+        Some(all.any(|name| match name {
             GeneralName::DNSName(name) => names.iter().any(|it| it.eq_ignore_ascii_case(name)),
             GeneralName::URI(name) => names.iter().any(|it| it == name),
             _ => false,
-        })
+        }))
+    };
+    has_name() == Some(true)
 }
 
 #[cfg(test)]
@@ -291,7 +271,7 @@ mod tests {
         write(-3);
         let tls = Tls::read(&settings).unwrap_or_else(|wrong| panic!("{wrong}"));
         let begun = || {
-            let current = tls.current.read().expect("no panic");
+            let current = lock(&tls.current);
             let validity = current.validity.as_ref().expect("it is read");
             (ASN1Time::now().timestamp() - validity.not_before.timestamp()) / DAY
         };
