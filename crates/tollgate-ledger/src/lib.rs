@@ -19,7 +19,6 @@
 
 mod adjustment;
 mod counter;
-mod daily_usage;
 mod database;
 mod error;
 pub mod guide;

@@ -122,11 +122,7 @@ impl Ledger {
                 let Some(counted) = counted(limiter, &candidate).await else {
                     continue;
                 };
-                let Candidate {
-                    mut drift,
-                    key,
-                    window,
-                } = candidate;
+                let (mut drift, key, window) = (candidate.drift, candidate.key, candidate.window);
                 drift.counted = counted;
                 let (written_before, counted_before) = (before.written, before.counted as i64);
                 let (written_now, counted_now) = (drift.written, counted as i64);

@@ -44,12 +44,6 @@ pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
     }
 }
 
-/// A number of milliseconds.
-fn milliseconds(text: &str) -> Option<Duration> {
-    let (whole, micros) = number(text.trim())?;
-    Some(Duration::from_millis(whole) + Duration::from_micros(micros.div_ceil(1_000)))
-}
-
 /// An HTTP-date (RFC 9110 §5.6.7), in any of its three forms.
 fn http_date(text: &str) -> Option<Tick> {
     let date = httpdate::parse_http_date(text.trim()).ok()?;
@@ -100,7 +94,9 @@ pub(crate) fn read_retry_after(headers: &HeaderMap, now: Tick) -> Option<Duratio
     let fields = headers.iter().filter_map(|(name, value)| {
         let (name, text) = (name.as_str(), value.to_str().ok()?.trim());
         if name.ends_with("retry-after-ms") {
-            return milliseconds(text);
+            let (whole, micros) = number(text)?;
+            let parts = Duration::from_micros(micros.div_ceil(1_000));
+            return Some(Duration::from_millis(whole) + parts);
         }
         let is_wait = name.ends_with("retry-after") || name.ends_with("retry-after-seconds");
         is_wait.then(|| wait(text, now))?
