@@ -268,19 +268,16 @@ fn is_harmless(c: char) -> bool {
     let is_visible = c.width().is_some_and(|width| width > 0);
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
     let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
-    is_visible && !is_separator && !is_private && !is_right_to_left(c)
-}
-
-/// The blocks of scripts that are written from right to left.
-fn is_right_to_left(c: char) -> bool {
-    matches!(
+    // The blocks of scripts.
+    let is_right_to_left = matches!(
         c,
         '\u{590}'..='\u{8ff}'
             | '\u{fb1d}'..='\u{fdff}'
             | '\u{fe70}'..='\u{feff}'
             | '\u{10800}'..='\u{10fff}'
             | '\u{1e800}'..='\u{1efff}'
-    )
+    );
+    is_visible && !is_separator && !is_private && !is_right_to_left
 }
 
 /// The text about exit codes at the end of each help page.

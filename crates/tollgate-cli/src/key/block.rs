@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use tollgate_core::Rule;
 use tollgate_redis::Partition;
 use tollgate_rules::{
     AuditKind, RuleDocument,
@@ -62,12 +63,9 @@ impl BlockedArgs {
 
     /// The other rules that count by the same.
     fn same(&self, document: &RuleDocument) -> Vec<String> {
-        let rules: Vec<_> = document.keyed_rules().collect();
-        let (own, others): (Vec<_>, Vec<_>) =
-            (rules.iter()).partition(|(rule, _)| rule.name() == self.client.rule);
-        let same = others
-            .iter()
-            .filter(|(_, by)| own.iter().any(|(_, own)| own == by));
+        let is_own = |(rule, _): &(Rule, Vec<&str>)| rule.name() == self.client.rule;
+        let (own, others): (Vec<_>, Vec<_>) = document.keyed_rules().partition(is_own);
+        let same = (others.iter()).filter(|(_, by)| own.iter().any(|(_, own)| own == by));
         same.map(|(rule, _)| rule.name().to_owned()).collect()
     }
 }

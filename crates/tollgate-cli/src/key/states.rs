@@ -143,13 +143,9 @@ fn line(rule: &Explanation) -> String {
     format!("\n{}: {}{more}", rule.rule, rule.outcome)
 }
 
-fn depends(rule: &Explanation) -> bool {
-    rule.outcome == Explained::DependsOnRequest
-}
-
 /// The rules that may block the client, a line and a part of the JSON for each.
 pub(super) fn undecided(explained: &[Explanation]) -> (String, Vec<Value>) {
-    let rules = explained.iter().filter(|rule| depends(rule));
+    let rules = (explained.iter()).filter(|it| it.outcome == Explained::DependsOnRequest);
     rules.map(|rule| (line(rule), explained_json(rule))).unzip()
 }
 

@@ -186,10 +186,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
-    let CheckArgs {
-        client: args,
-        ledger,
-    } = args;
+    let (args, ledger) = (&args.client, &args.ledger);
     let explained = args.explained().await?;
     if let Some(lines) = uncounted(&explained) {
         let json = json!({ "allowed": true, "reason": null, "rules": rules_json(&explained) });

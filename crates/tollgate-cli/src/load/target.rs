@@ -267,10 +267,9 @@ impl Target {
             .filter(|(name, _)| is_of_limits(name.as_str()));
         Ok(Answer {
             status: head.status.as_str().to_owned(),
-            kind: if is_denied {
-                Kind::Denied
-            } else {
-                Kind::Allowed
+            kind: match is_denied {
+                true => Kind::Denied,
+                false => Kind::Allowed,
             },
             retry_after: retry_after(&head.headers),
             limits: fields

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Receiver},
+    sync::{Arc, mpsc::Receiver},
     task::{Context, Poll, Waker},
 };
 
@@ -13,7 +13,10 @@ use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tollgate::{Key, Limiter, RateLimitLayer, RequestRule, RuleError, siblings::end_lists_by};
-use tollgate_core::{ManualClock, MemoryStore, Tick};
+use tollgate_core::{
+    ManualClock, MemoryStore, Tick,
+    sync::{Mutex, lock},
+};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
 
@@ -208,8 +211,4 @@ impl Trial {
         });
         rules.collect()
     }
-}
-
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -53,9 +53,7 @@ pub(crate) struct PushArgs {
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     let text = RuleText::read_path(&args.path)?.for_push();
     let shared = SharedRules::new(&args.redis, &args.bound)?;
-    let SharedRules {
-        redis, bindings, ..
-    } = &shared;
+    let (redis, bindings) = (&shared.redis, &shared.bindings);
     text.parse(bindings).map_err(Failure::mistakes)?;
     let stored = redis.document().await;
     if args.dry_run {
