@@ -277,10 +277,8 @@ impl Shared {
             batch.write(&self.database).await?;
             batch.movements.write(&self.database).await
         };
-        let written = match timeout(PATIENCE, write).await {
-            Ok(written) => written,
-            Err(_) => Err(LedgerError::from(sqlx::Error::PoolTimedOut)),
-        };
+        let in_time = timeout(PATIENCE, write).await;
+        let written = in_time.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()));
         if written.is_err() {
             batch.written_since = None;
         }

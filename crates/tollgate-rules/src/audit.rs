@@ -9,8 +9,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tollgate_core::wall_clock;
 
-use crate::term::{now, time};
+use crate::term::time;
 
 /// Who changes rules, and why: for the audit. The caller says it, and it is not checked.
 ///
@@ -116,7 +117,7 @@ impl AuditRecord {
     /// Of now, and of no revision.
     pub(crate) fn new(kind: AuditKind, author: Author, lines: Vec<String>) -> Self {
         Self {
-            at: time(now()),
+            at: time(wall_clock()),
             kind,
             author,
             before: 0,

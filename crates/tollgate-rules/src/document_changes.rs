@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use tollgate_core::{Quota, RuleSet};
+use tollgate_core::{Quota, RuleSet, wall_clock};
 
 use crate::{
     audit::Author,
@@ -18,7 +18,7 @@ use crate::{
     rule_document::RuleDocument,
     rule_entry::{Client, Override, RuleEntry},
     schema::table_of,
-    term::{Term, now, time},
+    term::{Term, time},
 };
 
 /// Where an override or a switch comes from.
@@ -110,7 +110,7 @@ impl RuleDocument {
     ///
     /// It does not go with the document, or would have ended.
     pub fn preview(&self, entry: OperatorEntry) -> Result<Vec<String>, DocumentError> {
-        let read = self.read_new(&entry, now());
+        let read = self.read_new(&entry, wall_clock());
         read.map_err(|wrong| DocumentError::of_whole("the rules", wrong))?;
         let set = OperatorEntries {
             all: vec![entry],

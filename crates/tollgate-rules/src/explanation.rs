@@ -7,7 +7,7 @@ use tollgate::{
     Head, Key, Missing,
     key::{Extracted, KeyBuf, NoKey},
 };
-use tollgate_core::{Quota, RuleError, Tick};
+use tollgate_core::{Quota, RuleError, Tick, wall_clock};
 
 use crate::{
     condition::Subject,
@@ -17,7 +17,7 @@ use crate::{
     rule_document::{RuleDocument, Switched},
     rule_entry::{Client, RuleEntry},
     rule_settings::{Cost, Mode},
-    term::{Term, now},
+    term::Term,
 };
 
 /// What one rule does with a request, and why. Made by [`RuleDocument::explain`](crate::RuleDocument::explain).
@@ -209,7 +209,7 @@ impl RuleDocument {
     /// ```
     #[must_use]
     pub fn explain<'h>(&self, head: impl Into<Head<'h>>) -> Vec<Explanation> {
-        let (head, now) = (head.into(), now());
+        let (head, now) = (head.into(), wall_clock());
         let rules = 0..self.rules.len();
         rules
             .map(|rule| self.explain_rule(rule, &head, now))
@@ -247,7 +247,7 @@ impl RuleDocument {
         let key = read_alone(&node, |item| of_rule.of_text(item, rule))
             .map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
         let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
-        let explaining = Explaining::new(self, index, now());
+        let explaining = Explaining::new(self, index, wall_clock());
         let why_not = explaining.why_not(&Subject::Client(&client));
         let mut explained = explaining.counted(key.as_ref());
         // What is used is of interest whichever requests use it; of a limit of none nothing is.

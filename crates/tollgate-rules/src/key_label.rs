@@ -30,11 +30,10 @@ impl KeyLabel {
             Some(of) => Self::read_name(of, key)?,
             None => Self::whole(key),
         };
-        let characters = match fields.get("first") {
-            Some(first) => first.number("a number of characters", 1, MAX_UNITS)?,
-            None => u64::MAX,
+        let first = match fields.get("first") {
+            Some(first) => first.number("a number of characters", 1, MAX_UNITS)? as usize,
+            None => usize::MAX,
         };
-        let first = usize::try_from(characters).unwrap_or(usize::MAX);
         Some(Self { first, ..label })
     }
 

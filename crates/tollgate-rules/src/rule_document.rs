@@ -10,7 +10,7 @@ use tollgate::{
     key::KeyBuf,
     shed::{Capacity, ShedLayer},
 };
-use tollgate_core::{Quota, Tick};
+use tollgate_core::{Quota, Tick, wall_clock};
 
 use crate::{
     bindings::HashKey,
@@ -22,7 +22,6 @@ use crate::{
     reader::{Item, read_alone},
     rule_entry::{Client, Override, RuleEntry, only_none},
     rule_settings::Mode,
-    term::now,
 };
 
 /// The rules of a document, checked as a whole.
@@ -85,14 +84,14 @@ impl RuleDocument {
     /// The rules for a layer, as they are now: overrides and switches that have expired do not count.
     #[must_use]
     pub fn rules(&self) -> Vec<RequestRule> {
-        self.rules_at(now())
+        self.rules_at(wall_clock())
     }
 
     /// The rules for a [`Limiter`](tollgate::Limiter), as they are now. Keys, conditions, costs and plans are for the caller to
     /// choose, and so are overrides and rollouts: they need a request.
     #[must_use]
     pub fn limiter_rules(&self) -> Vec<tollgate_core::Rule> {
-        let (rules, now) = (self.rules.iter().enumerate(), now());
+        let (rules, now) = (self.rules.iter().enumerate(), wall_clock());
         let rules = rules.map(|(index, rule)| {
             let Switched { mode, permille, .. } = self.switched(index, now);
             mode.of(rule.numbers(permille))

@@ -12,6 +12,7 @@ use tollgate_core::{
     Tick,
     sync::{Mutex, MutexGuard, lock},
     types::RuleChange,
+    wall_clock,
 };
 
 use crate::{
@@ -25,7 +26,6 @@ use crate::{
     rule_text::RuleText,
     rules_status::{FleetStatus, RulesStatus, count_rejected, show_metrics},
     source::SourceError,
-    term::now,
 };
 
 /// How long after the store refused it, the end of an override or a switch is tried again.
@@ -86,7 +86,7 @@ impl RulesInForce {
     ) -> Result<Arc<Self>, DocumentError> {
         bindings.list_files = ListFiles::of_service();
         let document = text.parse(&bindings)?;
-        let now = now();
+        let now = wall_clock();
         let status = RulesStatus {
             revision: match is_fallback {
                 true => 0,
@@ -138,7 +138,7 @@ impl RulesInForce {
         let lists = state.document.lists.iter();
         RulesStatus {
             rules: state.document.rules.len(),
-            in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
+            in_force_for: Duration::from_micros(wall_clock().saturating_sub(state.since)),
             wrong_lists: lists.filter_map(|file| file.problem()).collect(),
             fleet: self.fleet.get().map(|fleet| fleet.borrow().clone()),
             ..state.status.clone()
@@ -173,7 +173,7 @@ impl RulesInForce {
         let by = author.clone();
         self.edit_local(author, |state, local| {
             let id = state.last_local + 1;
-            let mut entry = entry.set(id, &by, now());
+            let mut entry = entry.set(id, &by, wall_clock());
             entry.is_local = true;
             state.document.read_new(&entry, entry.at)?;
             state.last_local = id;
@@ -189,16 +189,13 @@ impl RulesInForce {
     ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| {
             let mut local = state.local.clone();
-            local.drop_expired(now());
+            local.drop_expired(wall_clock());
             let applied = edit(state, &mut local)
                 .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
-                .and_then(|()| state.put_in_force(&self.bindings, None, local, now()));
-            let (result, kind, lines) = match applied {
-                Ok((changes, lines)) => (Ok(changes), AuditKind::Accepted, lines),
-                Err(wrong) => {
-                    let lines = vec![wrong.to_string()];
-                    (Err(wrong), AuditKind::Rejected, lines)
-                }
+                .and_then(|()| state.put_in_force(&self.bindings, None, local, wall_clock()));
+            let (kind, lines, result) = match applied {
+                Ok((changes, lines)) => (AuditKind::Accepted, lines, Ok(changes)),
+                Err(wrong) => (AuditKind::Rejected, vec![wrong.to_string()], Err(wrong)),
             };
             let mut record = state.record(kind, author, state.status.revision, lines);
             record.is_slip = result.is_err();
@@ -246,7 +243,7 @@ impl RulesInForce {
     /// Ends overrides and switches whose time is over. Returns how long until the next one is.
     pub(crate) fn expire(&self) -> Option<Duration> {
         let mut state = self.lock();
-        let now = now();
+        let now = wall_clock();
         let due = state.document.expires_after(state.computed)?;
         let mut record = None;
         if due <= now {
@@ -293,7 +290,7 @@ impl State {
         let before = self.status.revision;
         let mut changed = (Ok(Vec::new()), None);
         if !is_in_force && !is_replaced {
-            let now = now();
+            let now = wall_clock();
             let lost = text.beside.lost_of(&self.text.beside, now);
             let local = self.local.clone();
             let done = self
@@ -404,13 +401,13 @@ impl State {
         document: &RuleDocument,
         now: Tick,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let begun = crate::term::now();
+        let begun = wall_clock();
         self.followers.forget_gone();
         let changes = self
             .followers
             .replace(&self.document, document, now)
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
-        self.status.took = Duration::from_micros(crate::term::now().saturating_sub(begun));
+        self.status.took = Duration::from_micros(wall_clock().saturating_sub(begun));
         self.computed = now;
         self.is_end_refused = false;
         Ok(changes)

@@ -1,4 +1,4 @@
-//! Until when entries are in force, and the clock by which they end.
+//! Until when entries are in force.
 
 use std::{
     fmt,
@@ -7,12 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Tick, wall_clock};
-
-/// Microseconds since the Unix epoch.
-pub(crate) fn now() -> Tick {
-    wall_clock()
-}
+use tollgate_core::Tick;
 
 /// The time at this tick.
 pub(crate) fn time(at: Tick) -> SystemTime {
