@@ -143,7 +143,6 @@ impl Error for RuleError {}
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// How a [`StoreError`] came about.
@@ -176,14 +175,7 @@ impl StoreError {
         Self {
             kind,
             message: message.into(),
-            source: None,
         }
-    }
-
-    /// Adds what caused it.
-    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
-        self
     }
 
     /// How it came about.
@@ -208,14 +200,10 @@ impl fmt::Display for StoreError {
     }
 }
 
-// As it is displayed, with what caused it: it comes out of `main`.
-crate::debug_fields!(StoreError as Error);
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(StoreError as Display);
 
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
+impl Error for StoreError {}
 
 // The known name that a misspelt one probably stands for.
 
@@ -229,7 +217,6 @@ impl Error for StoreError {
 /// assert_eq!(did_you_mean("Gold", ["free", "gold"]), Some("gold"));
 /// assert_eq!(did_you_mean("carrot", ["free", "gold"]), None);
 /// ```
-#[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = lower(word)?;
     let distances = known.into_iter().filter_map(|name| {
@@ -282,8 +269,6 @@ mod tests {
         for (printed, displayed) in errors {
             assert_eq!(printed, displayed);
         }
-        let store = store.with_source("connection reset");
-        assert_eq!(format!("{store:?}"), "no answer in 50 ms: connection reset");
     }
 
     #[test]
