@@ -25,8 +25,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// The same quota for a rule whose requests wait for at most this long: its states may lie so far behind the quota. Only
     /// buckets can.
-    fn waiting(self, at_most: Duration) -> Self {
-        let _ = at_most;
+    fn waiting(self, _at_most: Duration) -> Self {
         self
     }
 
@@ -38,8 +37,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// The same quota for a rule whose [charges](Self::charge) take up to `at_most` units more than there are. Only buckets,
     /// windows and sub-buckets can.
-    fn with_debt(self, at_most: u64) -> Self {
-        let _ = at_most;
+    fn with_debt(self, _at_most: u64) -> Self {
         self
     }
 
@@ -51,8 +49,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Decides about a state that `writer` has written, as it is: a threshold that reads the state of a rule whose requests wait
     /// sees its queue.
-    fn observe(&self, writer: &Self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
-        let _ = writer;
+    fn observe(&self, _writer: &Self, state: &Self::State, now: Tick, cost: u64) -> Assessment {
         self.assess(state, now, cost)
     }
 
@@ -82,10 +79,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         state: &mut Self::State,
         now: Tick,
         taken: Taken,
-        before: Option<GcraState>,
+        _before: Option<GcraState>,
         cost: u64,
     ) -> bool {
-        let _ = before;
         self.refund(state, now, taken, cost);
         true
     }
@@ -166,13 +162,12 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// less by the difference of the bursts, because the conversion dropped as many units.
     fn refund_converted(
         &self,
-        before: &Self,
+        _before: &Self,
         state: &mut Self::State,
         now: Tick,
         taken: Taken,
         cost: u64,
     ) {
-        let _ = before;
         self.refund(state, now, taken, cost);
     }
 
@@ -235,6 +230,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 pub struct DenyBound(pub u64, pub u64);
 
 /// When units fit that a request waits for. It starts on a tick; the debit is exact.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Instant {
@@ -246,13 +242,11 @@ pub struct Instant {
 
 impl Instant {
     /// An instant between two ticks, or on one.
-    #[must_use]
     pub const fn new(floor: Tick, start: Tick) -> Self {
         Self { floor, start }
     }
 
     /// The later of two: when a request starts that waits for both.
-    #[must_use]
     pub fn or_later(self, other: Self) -> Self {
         Self {
             floor: self.floor.max(other.floor),

@@ -148,10 +148,9 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     fn acquire_within(
         &self,
         checks: &[Check],
-        patience: Duration,
-        bases: &[(Check, u64)],
+        _patience: Duration,
+        _bases: &[(Check, u64)],
     ) -> Step<Decision> {
-        let _ = (patience, bases);
         self.acquire(checks)
     }
 
@@ -168,9 +167,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Says who takes a [charge](Settlement::Charge) of a rule with [debt](crate::Rule::debt) that certainly does not count here: the
     /// local share. One that may have been counted [lapses](Self::lapsed_units), so that none is charged twice. The last call counts.
     /// Default: nothing, for stores that cannot fail.
-    fn set_charge_fallback(&self, charge: ChargeFallback) {
-        let _ = charge;
-    }
+    fn set_charge_fallback(&self, _charge: ChargeFallback) {}
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
     /// in advance stays counted.
@@ -180,8 +177,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
 
     /// Changes the balance of a check's rule and key, or tells it. The cost and the plan of the check do not matter.
-    fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
-        let _ = (check, change);
+    fn credits(&self, _check: &Check, _change: CreditChange) -> Step<Result<Balance, StoreError>> {
         Step::Ready(Err(StoreError::new(
             StoreErrorKind::Misconfigured,
             "this store keeps no balances of credits",
@@ -192,9 +188,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     fn restore_credits(
         &self,
         check: &Check,
-        state: &CreditState,
+        _state: &CreditState,
     ) -> Step<Result<Balance, StoreError>> {
-        let _ = state;
         self.credits(check, CreditChange::Query)
     }
 
@@ -211,13 +206,10 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     }
 
     /// Returns slots of a request that has ended. Called once for each that was given, also from `Drop`: it never blocks.
-    fn release(&self, slots: &[Hold]) {
-        let _ = slots;
-    }
+    fn release(&self, _slots: &[Hold]) {}
 
     /// Whether these slots were forgotten while their request ran: others may have been given them. It never blocks.
-    fn is_outlived(&self, slot: &Hold) -> bool {
-        let _ = slot;
+    fn is_outlived(&self, _slot: &Hold) -> bool {
         false
     }
 
@@ -229,8 +221,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
 
     /// A ledger has released the units of a hold, whose [reservation](crate::types::Reservation) with this id was open after its
     /// term: they come back. Default: [`settle`](Self::settle), for stores whose settlements no ledger misses.
-    fn release_reserved(&self, id: u128, hold: &Hold) {
-        let _ = id;
+    fn release_reserved(&self, _id: u128, hold: &Hold) {
         self.settle(&[*hold], Settlement::Refund(hold.check.cost()));
     }
 
@@ -255,8 +246,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     }
 
     /// What is kept of the rule at index `rule`, where it is known without I/O.
-    fn usage(&self, rule: u16) -> Option<Usage> {
-        let _ = rule;
+    fn usage(&self, _rule: u16) -> Option<Usage> {
         None
     }
 
@@ -269,8 +259,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Units of requests that [waited](crate::Rule::wait) for the rule at index `rule` and gave up, and that could not go back
     /// because others were behind them; under a rule with [debt](crate::Rule::debt), units that were charged beyond it, or in vain. As
     /// far as this process knows, and since it knows the rule.
-    fn lapsed_units(&self, rule: u16) -> u64 {
-        let _ = rule;
+    fn lapsed_units(&self, _rule: u16) -> u64 {
         0
     }
 }

@@ -28,8 +28,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// The client's whole address, if the key is made of it: [lists](crate::key_list) of networks are compared with that. `None`, the
     /// default: it is another key.
-    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
-        let _ = head;
+    fn client_address(&self, _head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
         None
     }
 
