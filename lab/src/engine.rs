@@ -68,7 +68,7 @@ impl Local {
             },
         };
         let learns = consistency != Consistency::Exact;
-        let engine = Engine::new(Engine::KEYS, learns, SlotTerms::default());
+        let engine = Engine::new(Engine::KEYS, learns, SlotTerms::new(15_000_000));
         let limit = Rule::new("limit", terms.quota).consistency(counted);
         let other = Rule::new("other", Quota::gcra(1, MINUTE));
         let rules = Arc::new(RuleSet::new([limit, other]).ok()?);

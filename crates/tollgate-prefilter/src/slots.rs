@@ -347,13 +347,6 @@ pub struct SlotTerms {
     pub margin: Tick,
 }
 
-impl Default for SlotTerms {
-    /// Those of a term of 15 s.
-    fn default() -> Self {
-        Self::new(15_000_000)
-    }
-}
-
 impl SlotTerms {
     /// Those of a term in µs.
     pub fn new(term: Tick) -> Self {
@@ -527,7 +520,7 @@ mod tests {
 
     #[test]
     fn all_times_are_parts_of_the_term() {
-        let terms = SlotTerms::default();
+        let terms = SlotTerms::new(15_000_000);
         assert_eq!((terms.patience, terms.retry_after()), (30_000, 500_000));
         assert_eq!((terms.term, terms.renew_after()), (15_000_000, 5_000_000));
         let patience_of = |deadline| terms.of_store(deadline).patience;
@@ -537,7 +530,7 @@ mod tests {
 
     #[test]
     fn no_request_starts_within_the_margin_of_the_end_of_its_slots() {
-        let terms = SlotTerms::default();
+        let terms = SlotTerms::new(15_000_000);
         assert_eq!(terms.deadline(1_000_000, 15_000_000), 15_850_000);
         let margin = 1_000_000;
         let wider = SlotTerms { margin, ..terms };

@@ -59,7 +59,7 @@ struct Process {
 impl Process {
     /// It has a lease of the key, or counts it locally. Four units were admitted.
     fn new(consistency: Consistency) -> Arc<Self> {
-        let engine = Engine::new(1, false, SlotTerms::default());
+        let engine = Engine::new(1, false, SlotTerms::new(15_000_000));
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
         let rules = LocalRules::new(
             &engine,

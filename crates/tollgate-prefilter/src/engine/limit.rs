@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use tollgate_core::{
-    AlgorithmKind, Block, Consistency, Quota, Retry, Rule, Tick,
+    AlgorithmKind, Block, Consistency, FNV, Quota, Retry, Rule, Tick,
     algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
-    micros,
+    fnv, micros,
     store::Fingerprint,
 };
 
@@ -160,10 +160,7 @@ const SWEEP_EVERY: Tick = 1_000_000;
 
 /// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
 pub(crate) fn number_of(rule: &str) -> u32 {
-    // FNV-1a.
-    rule.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    fnv(FNV, rule.as_bytes()) as u32
 }
 
 /// Keys with something that may have to be sent, and the round of visits through them. All of them have one round, so that they are sent

@@ -553,7 +553,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(world: &World, rules: &Arc<RuleSet>) -> Self {
-        let engine = Engine::new(1, true, SlotTerms::default());
+        let engine = Engine::new(1, true, SlotTerms::new(15_000_000));
         let bound = LocalRules::new(&engine, Arc::clone(rules), world.places(), |_| None);
         Self {
             engine,

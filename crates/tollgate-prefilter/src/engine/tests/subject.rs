@@ -62,7 +62,7 @@ impl Subject {
     }
 
     pub(super) fn on(places: Places, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let engine = Engine::new(Engine::KEYS, true, SlotTerms::default());
+        let engine = Engine::new(Engine::KEYS, true, SlotTerms::new(15_000_000));
         Self {
             rules: LocalRules::new(&engine, rule_set(rules), places, |_| None),
             engine,
