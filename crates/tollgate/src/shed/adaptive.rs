@@ -10,12 +10,12 @@
 //!
 //! The simulation in `lab` compares this with Vegas, AIMD and Gradient2; the guide has the figures.
 
-use std::sync::{
-    Mutex, TryLockError,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tollgate_core::Tick;
+use tollgate_core::{
+    Tick,
+    sync::{BriefMutex, try_lock},
+};
 
 /// A window has at least this length, and at least [`SAMPLES`] requests, unless [`LONGEST`] is over.
 const WINDOW: Tick = 250_000;
@@ -34,7 +34,7 @@ const FASTER: f64 = 0.8;
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     in_force: AtomicUsize,
-    window: Mutex<Window>,
+    window: BriefMutex<Window>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl AdaptiveLimit {
     pub(super) fn new(least: usize, most: usize) -> Self {
         Self {
             in_force: AtomicUsize::new(least),
-            window: Mutex::new(Window {
+            window: BriefMutex::new(Window {
                 least: least as f64,
                 most: most as f64,
                 limit: least as f64,
@@ -91,10 +91,8 @@ impl AdaptiveLimit {
     /// A request has taken this time, with as many in flight when it began. One that was not served says something only where that is
     /// more than a request without a queue takes. A sample that meets another one is left out.
     pub(super) fn sample(&self, latency: Tick, in_flight: usize, now: Tick, is_served: bool) {
-        let mut window = match self.window.try_lock() {
-            Ok(window) => window,
-            Err(TryLockError::Poisoned(window)) => window.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+        let Some(mut window) = try_lock(&self.window) else {
+            return;
         };
         if !is_served && window.baseline.is_none_or(|usual| latency as f64 <= usual) {
             return;
