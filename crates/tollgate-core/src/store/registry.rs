@@ -143,12 +143,7 @@ fn settings(rule: &Rule, plans: &[&str]) -> impl Iterator<Item = String> {
         format!("{:?}", rule.quota()),
         or_none(wait, "no wait"),
         format!("a debt of at most {} units", rule.debt_of()),
-        if rule.has_credits() {
-            "credits"
-        } else {
-            "no credits"
-        }
-        .to_owned(),
+        or_none(rule.has_credits().then(|| "credits".into()), "no credits"),
         or_none(block, "no block"),
         or_none(ids, "no ids"),
     ];
