@@ -99,7 +99,6 @@ impl Check {
 
     /// Its quota, for another check of the same rule.
     #[inline]
-    #[must_use]
     pub fn quota(&self) -> CheckQuota {
         CheckQuota {
             plan: self.plan,
@@ -172,7 +171,6 @@ impl Check {
 
     /// Whom it counts against.
     #[inline]
-    #[must_use]
     pub fn key(&self) -> Fingerprint {
         let [low, high] = self.key;
         Fingerprint::from_bits(u128::from(low) | u128::from(high) << 64)
@@ -187,7 +185,6 @@ impl Check {
 
     /// How it differs from its rule.
     #[inline]
-    #[must_use]
     pub fn policy(&self) -> CheckPolicy {
         let bits = (self.cost_and_policy >> COST_BITS) as u8;
         CheckPolicy { bits }

@@ -27,6 +27,7 @@ use crate::{
 /// # let _ = (read, write);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CheckPolicy {
     /// [`EXACT`], and an answer by its number.
@@ -47,7 +48,6 @@ impl CheckPolicy {
     /// What other checks of the rule do on the same state stays: units that processes hold on
     /// [lease](crate::Consistency::Leased) are missing from what is left, and units that they have not
     /// [reported](crate::Consistency::Eventual) yet are not.
-    #[must_use]
     pub const fn exact(self) -> Self {
         Self {
             bits: self.bits | EXACT,

@@ -83,6 +83,7 @@ pub enum Consistency {
 /// assert_eq!(leased, Consistency::Leased { share: LeaseShare::permille(100) });
 /// assert_eq!(LeaseShare::permille(125).to_string(), "12.5 %");
 /// ```
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseShare {
     permille: u16,
@@ -90,13 +91,11 @@ pub struct LeaseShare {
 
 impl LeaseShare {
     /// Hundredths of the quota: 1 to 50. It is checked when the rule becomes part of a rule set.
-    #[must_use]
     pub const fn percent(percent: u16) -> Self {
         Self::permille(percent.saturating_mul(10))
     }
 
     /// Thousandths of the quota: 1 to 500. It is checked when the rule becomes part of a rule set.
-    #[must_use]
     pub const fn permille(permille: u16) -> Self {
         Self { permille }
     }

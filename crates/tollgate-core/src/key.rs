@@ -337,12 +337,12 @@ crate::debug_fields!(KeyBuf, it => len: it.len);
 /// let path: Key = "a/b/c".split('/').collect();
 /// assert_eq!(path, Key::of(["a", "b", "c"]));
 /// ```
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(KeyBuf);
 
 impl Key {
     /// The single key of a rule that counts all clients together; also the bucket of requests without a key.
-    #[must_use]
     pub fn shared() -> Self {
         let mut key = KeyBuf::new();
         key.push(PartKind::SHARED, []);
@@ -373,13 +373,13 @@ impl AsRef<KeyBuf> for Key {
 /// It is the identity of a state: two keys with one fingerprint would share a budget. By chance that does not happen (with
 /// the 111 bits that the memory store compares, one in 10^21 for a million keys), and who does not know the secret has
 /// nothing to look for it with.
+#[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
     /// A fingerprint with these bits.
     #[inline]
-    #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }

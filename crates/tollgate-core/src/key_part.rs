@@ -52,7 +52,6 @@ impl Key {
     /// A key of this part, or of the parts of a tuple or an array, in their order: see [`KeyPart`].
     ///
     /// The parts are of [`PartKind::VALUE`]; addresses are of [`PartKind::ADDRESS`].
-    #[must_use]
     pub fn of(parts: impl KeyPart) -> Self {
         let mut key = KeyBuf::new();
         parts.add_to(&mut key, PartKind::VALUE);

@@ -356,7 +356,6 @@ impl Quota {
     }
 
     /// How long a slot is [typically](Self::typically) held; `None` where it is not known.
-    #[must_use]
     pub(crate) const fn typical_hold_time(&self) -> Option<Duration> {
         match self.typical.is_zero() {
             true => None,
@@ -377,7 +376,6 @@ impl Quota {
 
     /// The time in which [`limit`](Self::limit) units come back: the window, or the time from empty to full of a
     /// bucket, rounded up to microseconds. Zero for slots, which time does not bring back.
-    #[must_use]
     pub fn window(&self) -> Duration {
         let fill = self.refill_micros(self.burst);
         fill.map_or(self.period, Duration::from_micros)

@@ -716,7 +716,6 @@ impl Rule {
     }
 
     /// Whether it counts anything: one of its quotas has a limit.
-    #[must_use]
     pub fn is_limited(&self) -> bool {
         self.all_quotas().any(Quota::has_state)
     }

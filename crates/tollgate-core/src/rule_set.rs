@@ -120,7 +120,6 @@ impl RuleSet {
     }
 
     /// The index of the rule or threshold with this name.
-    #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         match &self.names {
             None => self.rules.iter().position(|rule| rule.name() == name),
@@ -266,7 +265,6 @@ impl RuleSet {
 
     /// The same of rules that there may be none of.
     #[doc(hidden)]
-    #[must_use]
     pub fn changes(before: Option<&Self>, after: Option<&Self>) -> Vec<RuleChange> {
         let of = |rules: Option<&Self>, rule: &Rule| {
             let rules = rules?;

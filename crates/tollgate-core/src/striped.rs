@@ -65,7 +65,6 @@ struct Line<T>(T);
 
 impl<T> PerStripe<T> {
     /// `make` gets the stripe.
-    #[must_use]
     pub fn new(make: impl FnMut(usize) -> T) -> Self {
         Self((0..count()).map(make).map(Line).collect())
     }
@@ -104,7 +103,6 @@ struct Node<T> {
 
 impl<T> Handle<T> {
     /// The first handle of a value.
-    #[must_use]
     pub fn new(value: Arc<T>) -> Self {
         Self(Arc::new(Node::new(value, None)))
     }

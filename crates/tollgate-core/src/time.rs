@@ -26,6 +26,7 @@ pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A source of [`Tick`]s. Cheap to clone; clones tell the same time.
+#[must_use]
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -40,7 +41,6 @@ impl Clock {
     /// never goes back.
     ///
     /// Later changes of the system's time (NTP steps, an administrator) are not followed.
-    #[must_use]
     pub fn system() -> Self {
         Self(Source::System(Arc::new(SystemClock::new())))
     }
@@ -56,7 +56,6 @@ impl Clock {
     /// Tokio's clock, which a test can pause and advance (`tokio::time::pause`), starting at the wall clock's time.
     #[cfg(feature = "tokio")]
     #[doc(alias = "TokioClock")]
-    #[must_use]
     pub fn tokio() -> Self {
         let base = wall_clock();
         let start = tokio::time::Instant::now();
@@ -264,7 +263,6 @@ impl SystemClock {
 /// One look at the wall clock: a [`Clock`] is costly to make.
 #[doc(hidden)]
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-#[must_use]
 pub fn wall_clock() -> Tick {
     // A system clock before 1970 counts as 1970: windows are aligned differently then, and nothing else.
     SystemTime::now()

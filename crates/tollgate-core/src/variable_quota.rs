@@ -18,6 +18,7 @@ use crate::{
 
 /// A quota for checks of one rule: made by [`Limiter::quota_for`](crate::Limiter::quota_for), put into a check by
 /// [`Check::with_quota`](crate::Check::with_quota).
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckQuota {
     pub(crate) plan: u16,
@@ -27,7 +28,6 @@ pub struct CheckQuota {
 
 impl CheckQuota {
     /// The quota of plan number `plan` of the rule; 0 is its own.
-    #[must_use]
     pub const fn of_plan(plan: u16) -> Self {
         Self { plan, serial: 0 }
     }

@@ -195,7 +195,6 @@ impl Gcra {
 
     /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
     /// `retry_at`, to the tick, where that is known: what an answer tells of the state behind it.
-    #[must_use]
     pub fn earliest(&self, fresh_at: Tick, retry_at: Option<(Tick, u64)>) -> GcraState {
         let mut earliest = self.rounded_up(fresh_at);
         if let Some((retry_at, cost)) = retry_at.filter(|(_, cost)| *cost <= self.burst) {

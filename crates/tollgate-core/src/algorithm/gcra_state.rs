@@ -3,6 +3,7 @@
 use crate::time::Tick;
 
 /// 16 bytes: the theoretical arrival time, as whole microseconds and a remainder in units of the quota's denominator.
+#[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcraState {
     /// The theoretical arrival time, rounded down to microseconds.
@@ -19,7 +20,6 @@ pub(super) const CUT_STEP: u32 = 20;
 
 impl GcraState {
     /// A state of these numbers: for stores that keep them elsewhere.
-    #[must_use]
     pub const fn new(tat: Tick, rest: u32, cut: u32) -> Self {
         Self { tat, rest, cut }
     }

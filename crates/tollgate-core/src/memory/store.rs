@@ -99,7 +99,6 @@ impl MemoryStore {
     }
 
     /// The clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.tables.clock
     }

@@ -11,6 +11,7 @@ const LOWER_AFTER: u64 = 30_000_000;
 /// The number of instances that share a store. It grows at once, and falls to the most of half a minute with fewer.
 ///
 /// For stores that count instances themselves, and for the shares that are cut by their number while a store fails.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct InstanceCount {
     /// What the user said. Never fewer.
@@ -31,7 +32,6 @@ struct Fewer {
 
 impl InstanceCount {
     /// A count that never falls below `least`.
-    #[must_use]
     pub fn new(least: NonZeroU32) -> Self {
         Self {
             least,
@@ -43,7 +43,6 @@ impl InstanceCount {
 
     /// Sets the longest pause between two observations of fewer instances. After a longer one nothing is known of the time in
     /// between, and the half minute begins anew. Default: just under half a minute.
-    #[must_use]
     pub fn longest_pause(self, pause: Duration) -> Self {
         Self {
             longest_pause: micros(pause),

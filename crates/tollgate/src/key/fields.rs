@@ -165,7 +165,6 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
 /// assert_eq!(key_of("Bearer a7"), key_of("bearer  a7"));
 /// assert_ne!(key_of("Bearer a7"), key_of("Bearer A7"));
 /// ```
-#[must_use]
 pub fn authorization() -> impl KeyExtractor + Clone + Debug {
     let name = Ok(header::AUTHORIZATION);
     named("authorization", PartKind::HEADER, name, |head, name| {

@@ -89,7 +89,6 @@ pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + De
 }
 
 /// The key that `path_parameter` makes of a value as it is sent, for those who find it without axum.
-#[must_use]
 pub fn path_parameter_key(name: &str, value: &str) -> Key {
     let mut key = KeyBuf::new();
     key.push(PartKind::PATH_PARAMETER, name);

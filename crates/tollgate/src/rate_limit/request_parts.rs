@@ -60,7 +60,6 @@ impl PartsDecision {
     }
 
     /// The layer's response: a denial as a service would answer it, or an empty one with the quota's header fields.
-    #[must_use]
     pub fn into_response(self) -> Response<Bytes> {
         self.response
     }

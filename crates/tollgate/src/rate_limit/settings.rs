@@ -74,7 +74,6 @@ macro_rules! live_layer {
             }
 
             /// The handle that replaces the rules while requests are served. A request or a call that has begun keeps its rules.
-            #[must_use]
             pub fn handle(&self) -> RulesHandle {
                 let rules = Arc::downgrade(&self.config.rules);
                 RulesHandle { rules }
@@ -82,7 +81,6 @@ macro_rules! live_layer {
 
             /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
             /// rules may be [replaced](Self::handle).
-            #[must_use]
             pub fn limiter(&self) -> Limiter {
                 self.config.limiter()
             }
