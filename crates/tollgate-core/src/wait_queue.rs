@@ -22,6 +22,14 @@ use crate::{
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
+/// How many may wait at once on one limiter and those before it, for a request to join them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    in_all: usize,
+    /// Above that, the rest is for the first of each queue: clients with a few keys must not keep all others out.
+    behind_a_first: usize,
+}
+
 /// Where a request waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stands {
@@ -115,13 +123,17 @@ impl WaitQueues {
             let in_all = max()
                 .map(|it| it.in_all)
                 .fold(MAX_WAITING.in_all, usize::max);
+            let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
             let most = match stands {
-                // The rest is for the first of each queue: clients with a few keys must not keep all others out.
-                Stands::Behind => max().map(|it| it.per_key).fold(in_all / 2, usize::max),
+                Stands::Behind => behind_a_first,
                 _ => in_all,
             };
             if is_full(&Counted::InQueues, most) {
-                return Err(WaitError(Kind::QueueFull(most)));
+                let room = Room {
+                    in_all,
+                    behind_a_first,
+                };
+                return Err(WaitError(Kind::LimiterFull(room)));
             }
             counted.push(Counted::InQueues);
         }
@@ -278,8 +290,9 @@ pub struct WaitError(pub(crate) Kind);
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As many wait as may.
+    /// As many wait for a rule, or a key of it, as may.
     QueueFull(usize),
+    LimiterFull(Room),
     TimedOut,
     Unknown(RuleError),
 }
@@ -301,7 +314,7 @@ impl WaitError {
     #[must_use]
     pub fn kind(&self) -> WaitErrorKind {
         match self.0 {
-            Kind::QueueFull(_) => WaitErrorKind::QueueFull,
+            Kind::QueueFull(_) | Kind::LimiterFull(_) => WaitErrorKind::QueueFull,
             Kind::TimedOut => WaitErrorKind::TimedOut,
             Kind::Unknown(_) => WaitErrorKind::UnknownRule,
         }
@@ -319,8 +332,16 @@ impl fmt::Display for WaitError {
         match &self.0 {
             Kind::QueueFull(max) => write!(
                 f,
-                "{max} are waiting already, for a rule, one of its keys, or on the whole limiter; turn the caller away, or let more \
-                 wait by Rule::max_waiting"
+                "{max} are waiting for a rule, or for one of its keys, already; turn the caller away, or let more wait by \
+                 Rule::max_waiting"
+            ),
+            Kind::LimiterFull(Room {
+                in_all,
+                behind_a_first,
+            }) => write!(
+                f,
+                "too many are waiting on this limiter already (at most {in_all}, and {behind_a_first} behind others); \
+                 turn the caller away, or let more wait by Rule::max_waiting"
             ),
             Kind::TimedOut => f.write_str("the patience ran out in the queue"),
             Kind::Unknown(unknown) => unknown.fmt(f),
