@@ -287,11 +287,9 @@ fn read_methods(item: Item<'_>) -> Vec<Method> {
         let text = item.text("a method as \"GET\"")?;
         let is_method = !["*", "ANY", "ALL"].contains(&text) && text == text.to_ascii_uppercase();
         let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_method);
-        method.or_else(|| {
-            item.refuse(format!(
-                "{text:?} is not a method; write one in upper case, as \"GET\", or for all methods leave methods out"
-            ))
-        })
+        item.or_refuse(method.ok_or_else(|| format!(
+            "{text:?} is not a method; write one in upper case, as \"GET\", or for all methods leave methods out"
+        )))
     });
     methods.collect()
 }
@@ -316,8 +314,7 @@ pub(crate) fn read_header(
             "values of headers have no spaces around them; did you mean {trimmed:?}?"
         ));
     }
-    match HeaderValue::from_str(text) {
-        Ok(value) => Some((name?, Some(value))),
-        Err(_) => equals.refuse("this cannot be the value of a header"),
-    }
+    let read = HeaderValue::from_str(text).map_err(|_| "this cannot be the value of a header");
+    let value = equals.or_refuse(read)?;
+    Some((name?, Some(value)))
 }

@@ -29,9 +29,7 @@ pub(crate) fn read_client_ip(item: Item<'_>) -> Option<ClientIp> {
     for item in fields.list("trusted_proxies") {
         let proxy = item.text(NETWORK)?;
         let alone = client_ip().trusted_proxies([proxy]).x_forwarded_for();
-        if let Err(wrong) = alone.validate() {
-            return item.refuse(wrong);
-        }
+        item.or_refuse(alone.validate())?;
         client = client.trusted_proxies([proxy]);
     }
     if fields.get("hops").is_some() {

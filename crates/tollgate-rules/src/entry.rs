@@ -74,12 +74,9 @@ fn part(item: Item<'_>, rule: &RuleEntry) -> Option<Quota> {
     if permille == 0 {
         return item.refuse("0 % of a limit would deny all; to block, write \"none\"");
     }
+    let wrong = || format!("so much of {own} cannot be counted; write a limit, as \"500/s\"");
     let quota = own.scaled(permille, rule.least_limit());
-    quota.or_else(|| {
-        item.refuse(format!(
-            "so much of {own} cannot be counted; write a limit, as \"500/s\""
-        ))
-    })
+    item.or_refuse(quota.ok_or_else(wrong))
 }
 
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.

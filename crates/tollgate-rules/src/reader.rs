@@ -288,10 +288,8 @@ impl<'a> Item<'a> {
     /// The name of a header field, such as `example`.
     pub(crate) fn header_name(self, example: &str) -> Option<HeaderName> {
         let text = self.text("the name of a header")?;
-        HeaderName::from_bytes(text.as_bytes()).ok().or_else(|| {
-            let message = format!("{text:?} is not the name of a header; write it as {example:?}");
-            self.refuse(message)
-        })
+        let wrong = |_| format!("{text:?} is not the name of a header; write it as {example:?}");
+        self.or_refuse(HeaderName::from_bytes(text.as_bytes()).map_err(wrong))
     }
 
     /// A whole number of at least `least`.
@@ -363,11 +361,9 @@ impl<'a> Item<'a> {
             let is_whole = (permille - permille.round()).abs() < 1e-6;
             is_whole && (0.0..=most as f64 * 10.0).contains(permille)
         });
-        fits.map(|permille| permille.round() as u64).or_else(|| {
-            self.refuse(format!(
-                "this is not a percentage; write {least} to {most}, as 5 or \"12.5%\""
-            ))
-        })
+        let wrong =
+            || format!("this is not a percentage; write {least} to {most}, as 5 or \"12.5%\"");
+        Some(self.or_refuse(fits.ok_or_else(wrong))?.round() as u64)
     }
 
     /// A point in time with its zone. Before 1970 it is 0.
@@ -375,15 +371,11 @@ impl<'a> Item<'a> {
         let (Value::Text(text) | Value::Time(text)) = self.value() else {
             return self.expected("a time as 2026-12-01T00:00:00Z");
         };
-        match text.parse::<Timestamp>() {
-            Ok(time) => Some(Tick::try_from(time.as_microsecond()).unwrap_or(0)),
-            Err(_) => {
-                let text: String = text.chars().take(40).collect();
-                self.refuse(format!(
-                    "{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z"
-                ))
-            }
-        }
+        let time = text.parse::<Timestamp>().map_err(|_| {
+            let text: String = text.chars().take(40).collect();
+            format!("{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z")
+        });
+        Some(Tick::try_from(self.or_refuse(time)?.as_microsecond()).unwrap_or(0))
     }
 }
 
