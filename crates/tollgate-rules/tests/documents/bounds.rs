@@ -130,8 +130,8 @@ fn bombs_are_refused_in_every_syntax() {
 }
 
 #[test]
-fn of_hundreds_of_thousands_of_mistakes_on_one_line_some_are_shown() {
-    let rules = vec!["{}"; 100_000].join(",");
+fn of_thousands_of_mistakes_on_one_line_some_are_shown() {
+    let rules = vec!["{}"; 10_000].join(",");
     let text = format!("{{\"version\": 1, \"rules\": [{rules}]}}");
     let error =
         RuleDocument::parse(&text, Format::Json, &bindings()).expect_err("no rule has a name");
