@@ -125,7 +125,7 @@ fn no_request_fails_and_no_unit_is_lost_or_won_while_rules_are_swapped() {
         let limiter = limiter.expect("valid");
         let counted = AtomicU64::new(0);
         let variants = variants([LARGER, 20_000], quota);
-        under_load(&limiter, &variants, 500, |key| {
+        under_load(&limiter, &variants, 200, |key| {
             let decision = limiter.try_acquire("rule", key);
             let decision = decision.expect("the rule is always there");
             assert!(matches!(decision.reason(), None | Some(Reason::Quota)));
