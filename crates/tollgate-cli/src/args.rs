@@ -10,6 +10,7 @@ use std::{
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, request::Parts};
 use jiff::{Span, SpanRelativeTo, Timestamp, Unit};
+use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::key::PeerAddr;
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError, SetupErrorKind};
@@ -111,11 +112,12 @@ impl RedisArgs {
         )?)
     }
 
-    /// The states in Redis, by one partition.
+    /// The states in Redis, by one partition. What `changes` none of them can be done while Redis refuses writes.
     pub(crate) async fn store(
         &self,
         keys: &KeyArgs,
         partition: Partition,
+        changes: bool,
     ) -> Result<RedisStore, Failure> {
         let keys = match keys.plain_keys {
             true => Keys::plain(),
@@ -132,15 +134,22 @@ impl RedisArgs {
             .deadline(PATIENCE)
             // Its end has to be seen before ours: it says what was waited for.
             .connect_timeout(CONNECT_PATIENCE);
-        builder
-            .connect_within(PATIENCE)
-            .await
-            .map_err(|wrong| match wrong.kind() {
-                SetupErrorKind::NotConnected => Failure::failed(format!(
-                    "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
-                )),
-                _ => Failure::usage(wrong),
-            })
+        let failed = |why: String| {
+            Failure::failed(format!(
+                "{why}\n`tollgate doctor` says what is wrong with a Redis"
+            ))
+        };
+        let store = match changes {
+            true => builder.connect_within(PATIENCE).await,
+            false => builder.connect(),
+        };
+        let store = store.map_err(|wrong| match wrong.kind() {
+            SetupErrorKind::NotConnected => failed(wrong.to_string()),
+            _ => Failure::usage(wrong),
+        })?;
+        let connected = timeout(PATIENCE, store.connected()).await;
+        connected.map_err(|_| failed(store.connection_error().unwrap_or_default()))?;
+        Ok(store)
     }
 
     /// Writes what was done to a client into the audit, or warns: it is done, whatever becomes of the record. Keys without a secret have

@@ -259,7 +259,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let document = args.states.document().await?;
     let StateArgs { redis, keys, .. } = &args.states;
     let partition = keys.one_partition(redis)?;
-    let store = redis.store(keys, partition).await?;
+    let store = redis.store(keys, partition, args.repair).await?;
     let rules = document.limiter_rules().into_iter();
     // Whatever processes decide by themselves, this one asks Redis.
     let exact = rules.map(|rule| rule.consistency(Consistency::Exact));

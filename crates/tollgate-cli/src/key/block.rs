@@ -224,7 +224,7 @@ pub(crate) async fn forget(
         .clone()
         .filter(|named| matches!(named, Partition::ByRule(_)));
     for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
-        let states = States::find(redis, keys, explained, partition, only, None).await?;
+        let states = States::find(redis, keys, explained, partition, only, true, None).await?;
         let is_by_rule = matches!(states.partition, Partition::ByRule(_));
         let rules = states.rules.iter().enumerate();
         for (index, rule) in rules.filter(|(_, rule)| is_asked(only, &rule.rule)) {

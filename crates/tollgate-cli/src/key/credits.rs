@@ -137,7 +137,7 @@ impl CreditArgs {
         let (redis, keys) = (&self.states.redis, &self.states.keys);
         let partition = keys.one_partition(redis)?;
         let ledger = ledger.as_ref();
-        let states = States::find(redis, keys, clients, partition, &[], ledger).await?;
+        let states = States::find(redis, keys, clients, partition, &[], true, ledger).await?;
         let answer = change(&states.limiter, client.limiter_rule.name(), key)
             .map_err(Failure::usage)?
             .await;

@@ -189,16 +189,18 @@ pub(crate) struct Said<'a, 'd> {
 }
 
 impl<'a> States<'a> {
-    /// Those of the rules that are asked for. `only`: as [`is_asked`] takes it. `ledger`: where it is written what changes.
+    /// Those of the rules that are asked for. `only`: as [`is_asked`] takes it. `changes`: whether any is to change. `ledger`: where that
+    /// is written.
     pub(crate) async fn find(
         redis: &RedisArgs,
         keys: &KeyArgs,
         explained: &'a [Explanation],
         partition: Partition,
         only: &[String],
+        changes: bool,
         ledger: Option<&Ledger>,
     ) -> Result<Self, Failure> {
-        let store = redis.store(keys, partition.clone()).await?;
+        let store = redis.store(keys, partition.clone(), changes).await?;
         let rules: Vec<&Explanation> = explained.iter().filter(|rule| rule.counts()).collect();
         // Whatever processes decide by themselves, this one asks Redis.
         let exact = |rule: &&Explanation| rule.limiter_rule.clone().consistency(Consistency::Exact);

@@ -107,7 +107,7 @@ async fn look<'a>(
     partition: Partition,
 ) -> Result<Vec<Seen<'a>>, Failure> {
     let (redis, keys) = (&args.states.redis, &args.states.keys);
-    let states = States::find(redis, keys, explained, partition, &args.only, None).await?;
+    let states = States::find(redis, keys, explained, partition, &args.only, false, None).await?;
     // Apart: a limit of none would end the decision about all.
     let is_none = |check: &&Check| {
         let rule = states.rules.get(usize::from(check.rule()));
@@ -202,7 +202,10 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
     let partition = keys.one_partition(redis)?;
     let ledger = ledger.of_rules(&explained).await?;
     let of_states = ledger.as_ref();
-    let states = States::find(redis, keys, &explained, partition, &args.only, of_states).await?;
+    let states = States::find(
+        redis, keys, &explained, partition, &args.only, true, of_states,
+    )
+    .await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {
         None => states.limiter.acquire(&states.checks).await,

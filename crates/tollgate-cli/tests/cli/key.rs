@@ -253,7 +253,12 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
         .run(&reset)
         .assert(0, &["forgotten", "the client starts anew"]);
     program.run(&reset).assert(1, &["there was no state"]);
-    program.run(&status).assert(0, &["nothing used"]);
+    // Also while nothing can be taken.
+    for (name, value) in [("min-replicas-to-write", "1"), ("maxmemory", "1")] {
+        let _: String = server.ask(&["CONFIG", "SET", name, value]);
+        program.run(&status).assert(0, &["nothing used"]);
+        let _: String = server.ask(&["CONFIG", "SET", name, "0"]);
+    }
     let (_, json) = program.json(&["rules", "history"]);
     let history = json["history"].as_array().expect("a list");
     assert_eq!(history.len(), 1, "{json}");
