@@ -105,7 +105,16 @@ impl LineFormat {
             .iter()
             .filter_map(|line| serde_json::from_slice(line).ok());
         let names = documents.flat_map(|document: Map<String, Value>| document.into_iter());
-        let mut names: Vec<_> = names.map(|(name, _)| (name.clone(), name)).collect();
+        let names = names.flat_map(|(name, value)| match value {
+            // As Caddy has it.
+            Value::Object(parts) if name == "request" => {
+                let parts = parts.into_iter();
+                let named = parts.map(|(part, _)| (part.clone(), format!("request.{part}")));
+                named.collect()
+            }
+            _ => vec![(name.clone(), name)],
+        });
+        let mut names: Vec<_> = names.collect();
         names.sort();
         names.dedup();
         names.retain(|(name, _)| said.iter().all(|(known, _)| known != name));
@@ -161,6 +170,22 @@ impl LineFormat {
             _ => false,
         };
         by == "constant" || self.pieces.iter().any(|piece| is_it(&piece.field))
+    }
+
+    /// What the first lines do not have of a request: what is said to be there, and what conditions ask for.
+    pub(crate) fn lacks(&self, sample: &[&[u8]], said: &[(String, String)]) -> Vec<String> {
+        let documents = sample.iter().map(|line| serde_json::from_slice(line));
+        let documents: Vec<Value> = documents.filter_map(Result::ok).collect();
+        let missing = said
+            .iter()
+            .filter(|(_, path)| documents.iter().all(|it| node(it, path).is_none()));
+        let missing = missing.map(|(name, path)| {
+            format!("--field {name}={path}: the first lines have nothing there")
+        });
+        let parts = ["path", "method"].into_iter().filter(|it| !self.has(it));
+        let parts =
+            parts.map(|part| format!("no line has a {part}: conditions see each request as GET /"));
+        missing.chain(parts).collect()
     }
 
     /// Whether lines say how long requests took.
@@ -249,11 +274,8 @@ impl LineFormat {
         if self.is_json {
             let document: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
             for piece in &self.pieces {
-                let node = piece
-                    .before
-                    .split('.')
-                    .try_fold(&document, |node, name| node.get(name));
-                match node.map(|node| node.get(0).unwrap_or(node)) {
+                let found = node(&document, &piece.before);
+                match found.map(|node| node.get(0).unwrap_or(node)) {
                     Some(Value::String(text)) => take(&piece.field, text.as_bytes())?,
                     Some(Value::Number(number)) => {
                         take(&piece.field, number.to_string().as_bytes())?
@@ -308,6 +330,11 @@ impl Field {
             }
         }
     }
+}
+
+/// What is at `request.uri`.
+fn node<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
+    (path.split('.')).try_fold(document, |node, name| node.get(name))
 }
 
 fn value(text: &[u8]) -> Result<HeaderValue, &'static str> {

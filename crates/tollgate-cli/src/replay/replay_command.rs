@@ -170,7 +170,18 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     });
     let trials: Vec<Trial> = trials.collect();
     let is_empty = |trial: &&Trial| trial.left_out.len() == trial.document.names().count();
+    let no_request = |why: Option<&str>| {
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        Failure::failed(format!(
+            "no line is a request{why}; is it of another --format?"
+        ))
+    };
     if let Some(trial) = trials.iter().find(is_empty) {
+        let mut wrong = sample.iter().map(|line| format.answered(line).err());
+        // The rules are not to blame for a log that is not read.
+        if wrong.clone().all(|why| why.is_some()) {
+            return Err(no_request(wrong.next().flatten()));
+        }
         let reasons = trial
             .left_out
             .iter()
@@ -180,14 +191,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
             "no rule can be tried on this log{reasons}"
         )));
     }
+    let lacks = format.lacks(&sample, &args.fields);
     let (read, mut results) = replay(&mut files, &format, &trials)?;
     bar.finish_and_clear();
     if results[0].requests == 0 {
-        let first = read.first_broken.first();
-        let why = first.map_or_else(String::new, |(_, why)| format!(": {why}"));
-        return Err(Failure::failed(format!(
-            "no line is a request{why}; is it of another --format?"
-        )));
+        return Err(no_request(read.first_broken.first().map(|(_, why)| *why)));
     }
     let lower = results.split_off(tried);
     if let Some(path) = &args.svg {
@@ -199,6 +207,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
         files: &files,
         trials: &trials[..tried],
         read: &read,
+        lacks,
     };
     Ok(reporting.report(&results, &lower))
 }

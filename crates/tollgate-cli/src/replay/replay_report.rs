@@ -25,6 +25,8 @@ pub(crate) struct Reporting<'a> {
     /// Those of the results, without those of lower limits.
     pub(crate) trials: &'a [Trial],
     pub(crate) read: &'a Reading,
+    /// What lines do not have.
+    pub(crate) lacks: Vec<String>,
 }
 
 impl Reporting<'_> {
@@ -109,7 +111,7 @@ impl Reporting<'_> {
 
     /// What does not go into tables, a line each.
     fn notes(&self) -> Vec<String> {
-        let (read, mut notes) = (self.read, Vec::new());
+        let (read, mut notes) = (self.read, self.lacks.clone());
         let counted = |number: u64, what: &str| (number > 0).then(|| format!("{number} {what}"));
         let broken = "lines were not understood; the first of them:";
         notes.extend(counted(read.broken, broken));

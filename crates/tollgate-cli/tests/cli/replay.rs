@@ -233,6 +233,12 @@ fn each_format_and_each_disorder_is_read() {
             0,
         ),
         (
+            "json of Caddy",
+            "{\"ts\":1795737600.1,\"request\":{\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\"uri\":\"/a\"}}\n".repeat(5),
+            &[],
+            0,
+        ),
+        (
             "a format of its own",
             "1795737600.001 192.0.2.7 GET /a?b=c 200 0.010\n".repeat(5),
             &[
@@ -313,7 +319,7 @@ fn requests_count_when_they_began_and_hold_slots_until_they_ended() {
     let ran = program.run(&words(
         "replay a.log --rules limits.toml --format '$msec $remote_addr $- $status'",
     ));
-    ran.assert(0, &["11 requests"]);
+    ran.assert(0, &["11 requests", "no line has a path"]);
     denied("concurrent 2");
     program
         .run(&words(
@@ -434,8 +440,9 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown() {
     ));
     ran.lacks(&["key-4711"]);
     // With a value it counts.
-    let ran = run(&["key:tenant=acme"]);
-    ran.assert(0, &["tenants"]).lacks(&["limits.toml: tenants"]);
+    let ran = run(&["key:tenant=acme", "--field", "request_uri=req.url"]);
+    ran.assert(0, &["tenants", "nothing there"])
+        .lacks(&["limits.toml: tenants"]);
     let lower = ["--lower", "--svg", "lower.svg"];
     let ran = run(&[&["key:tenant", "--against", "tight.toml"], &lower[..]].concat());
     assert_harmless(ran.assert(
@@ -463,6 +470,7 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown() {
         ],
     );
     run(&["key:tenant", "--format", "nonsense"]).assert(2, &["or a log_format of nginx"]);
+    run(&["key:tenant", "--format", "json"]).assert(3, &["it is no JSON"]);
 }
 
 #[test]
