@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_core::{RuleError, RuleSet, Tick};
 
 use crate::{
+    diagnostics::wrong_setting,
     header::times::{epoch_seconds, whole_seconds},
     json_text::push_text,
 };
@@ -54,6 +55,23 @@ impl Template {
         }
         let end = end.into();
         Ok(Self { parts, end })
+    }
+
+    /// One of JSON, in which words bring their quotes.
+    pub(crate) fn parse_json(text: &str) -> Result<Self, RuleError> {
+        let template = Self::parse(text)?;
+        let mut is_in_text = false;
+        for (before, variable) in &template.parts {
+            let before = before.replace(r"\\", "").replace(r#"\""#, "");
+            is_in_text ^= before.matches('"').count() % 2 == 1;
+            if is_in_text && *variable < NUMBERS {
+                let name = NAMES[*variable];
+                return Err(wrong_setting(format!(
+                    "{{{name}}} brings its quotes: write it outside of a text, as {{\"{name}\": {{{name}}}}}"
+                )));
+            }
+        }
+        Ok(template)
     }
 
     /// The text; `None` if a variable has no value.

@@ -41,7 +41,7 @@ impl Rejection {
     }
 
     /// `application/json` of your own: a text in which `{reason}`, `{reset}`, `{reset_at}`, and of the first rule that was
-    /// exceeded `{rule}`, `{limit}`, `{window}`, `{remaining}` and `{used}` stand for JSON, words with their quotes. What is not known,
+    /// exceeded `{rule}`, `{limit}`, `{window}`, `{remaining}` and `{used}` stand for JSON, words with quotes of their own. What is not known,
     /// or hidden, is `null`. `{reset}` is the retry time in seconds, and `{reset_at}` that moment since the Unix epoch.
     ///
     /// ```
@@ -56,9 +56,11 @@ impl Rejection {
     ///
     /// # Errors
     ///
-    /// A variable that is not known.
+    /// A variable that is not known, or a word inside of a text.
     pub fn json_template(template: &str) -> Result<Self, RuleError> {
-        Ok(Self(Style::Template(Arc::new(Template::parse(template)?))))
+        Ok(Self(Style::Template(Arc::new(Template::parse_json(
+            template,
+        )?))))
     }
 
     /// `text/plain`: a sentence with the retry time.

@@ -167,6 +167,9 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
     let rule = Rule::new("exports", Quota::concurrent(1));
     scene.rules = RuleSet::new([rule]).expect("a valid rule");
     let at_once = "Policy \"exports\" allows 1 request at once.";
+    let quoted = Rejection::json_template(r#"{"\"at\\": "{limit}", "why": "it is {reason}"}"#);
+    let wrong = quoted.expect_err("words have quotes").to_string();
+    assert!(wrong.contains(r#"{"reason": {reason}}"#), "{wrong}");
     let template = || {
         let template = Rejection::json_template(r#"{"why": {reason}, "per": {window}}"#);
         template.expect("a template")
