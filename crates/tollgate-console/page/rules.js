@@ -82,7 +82,8 @@ export function tick(sample) {
   }
   for (const number of moving) if (!used.has(number) && rows[number]) rows[number].now.textContent = rows[number].share.textContent = '';
   moving = used;
-  for (const row of rows) if (row) row.near.textContent = sample.near[row.rule.name] ? count(sample.near[row.rule.name]) : '';
+  // A rule may be called as what every object has.
+  for (const row of rows) if (row) row.near.textContent = Object.hasOwn(sample.near, row.rule.name) ? count(sample.near[row.rule.name]) : '';
   previews(sample.previews);
 }
 
