@@ -53,7 +53,7 @@ function list() {
     const plans = rule.plans.length > 0 && h('details', {}, h('summary', {}, many(rule.plans.length, 'plan')), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
     return h('tr', {}, h('th', { scope: 'row' }, rule.name, h('small', {}, details)), h('td', {}, rule.limit, plans),
       h('td', {}, h('span', { class: rule.mode === 'enforced' ? '' : 'badge' }, rule.mode)), now, share, hour, deniedHour, shareHour, near,
-      h('td', {}, !rule.mode.startsWith('threshold') && h('button', { 'aria-label': `Change ${rule.name}`, onclick: () => change(rule, state, refresh) }, 'Change…')));
+      h('td', {}, !/^(threshold|preview)/.test(rule.mode) && h('button', { 'aria-label': `Change ${rule.name}`, onclick: () => change(rule, state, refresh) }, 'Change…')));
   });
   const columns = ['Rule', 'Limit', 'Mode', '#Checks a second', '#Denied now', '#Checks, 1 h', '#Denied, 1 h', '#Share', '#Near limit, 10 s', ''];
   parts.list.replaceChildren(shown.length ? table(`${many(shown.length, 'rule')}. What a shadow denies is what it would deny.`, columns, shown)

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::json;
-use tollgate::Quota;
+use tollgate::{Quota, error::RuleErrorKind, siblings::preview_name};
 use tollgate_core::sync::lock;
 use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
     console::Shared,
-    overview::{scope, shadow_name},
+    overview::scope,
     response::{Answer, Wrong},
 };
 
@@ -142,7 +142,12 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             let quota: Quota =
                 quota.map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
             let handle = of_rule.handle();
-            handle.preview(rule, quota).map_err(Wrong::input)?;
+            handle.preview(rule, quota).map_err(|wrong| match wrong.kind() {
+                RuleErrorKind::Plan => Wrong::input(format!(
+                    "clients with an override or a plan keep it in a preview, and it does not go with {quota}: {wrong}"
+                )),
+                _ => Wrong::input(wrong),
+            })?;
             let preview = (quota.to_string(), shared.clock.now());
             lock(&shared.previews).insert((*layer, rule.clone()), preview);
             audit(
@@ -156,7 +161,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             lock(&shared.previews).remove(&(*layer, rule.clone()));
             // The application may have begun it, or ended it.
             let limiter = of_rule.limiter();
-            let preview = limiter.rules().position(&shadow_name(rule));
+            let preview = limiter.rules().position(&preview_name(rule));
             preview.ok_or_else(|| Wrong::input(format!("{rule} has no preview: it has ended")))?;
             of_rule.handle().end_preview(rule).map_err(Wrong::input)?;
             audit(who, because, format!("ended the preview of {rule}"))

@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, time::sleep};
+use tollgate::siblings::preview_name;
 use tollgate_core::{Mode, sync::lock};
 use tollgate_rules::{
     RulesStatus,
@@ -107,7 +108,9 @@ pub(crate) fn state(shared: &Shared) -> Value {
         .collect();
     let mut rules = Vec::new();
     for (number, (name, layer)) in shared.parts.layers.iter().enumerate() {
-        for rule in layer.limiter().rules().rules() {
+        let limiter = layer.limiter();
+        let all = limiter.rules().rules();
+        for rule in all {
             // Overrides are shown apart, whomever they are of.
             let of_requests =
                 (rule.plan_names().enumerate()).filter(|(_, name)| !is_override(name));
@@ -116,6 +119,13 @@ pub(crate) fn state(shared: &Shared) -> Value {
             });
             let mode = match rule.mode() {
                 Mode::Enforce => "enforced".to_owned(),
+                // No action knows it but that of its rule.
+                Mode::Shadow
+                    if !by.contains_key(rule.name())
+                        && (all.iter()).any(|it| preview_name(it.name()) == rule.name()) =>
+                {
+                    "preview".to_owned()
+                }
                 Mode::Shadow => "shadow".to_owned(),
                 Mode::Off => "off".to_owned(),
                 Mode::Threshold { of } => format!("threshold of {of}"),
@@ -210,11 +220,11 @@ fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
     let mut previews = lock(&shared.previews);
     // Other rules have taken the place of those that had it.
     previews.retain(|(layer, rule), _| {
-        let (name, layer) = (shadow_name(rule), shared.parts.layers.get(*layer));
+        let (name, layer) = (preview_name(rule), shared.parts.layers.get(*layer));
         layer.is_some_and(|(_, it)| it.limiter().rules().position(&name).is_some())
     });
     let shown = previews.iter().map(|((layer, rule), (limit, since))| {
-        let counted = samples.recent(*layer, &shadow_name(rule), 59);
+        let counted = samples.recent(*layer, &preview_name(rule), 59);
         let (denied, decided) = share_shadowed(&counted);
         json!({
             "layer": layer,
@@ -226,11 +236,6 @@ fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
         })
     });
     shown.collect()
-}
-
-/// What a layer calls the shadow of a preview.
-pub(crate) fn shadow_name(rule: &str) -> String {
-    format!("{rule}-preview")
 }
 
 /// How many rules are named.

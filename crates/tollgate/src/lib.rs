@@ -264,7 +264,9 @@ pub mod siblings {
         key_list::end_lists_by,
         known_condition::{KnownCondition, path_matches, words_are},
         path_pattern::PathPattern,
-        rate_limit::{Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout},
+        rate_limit::{
+            Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout, preview_name,
+        },
         routes::Words,
     };
 }

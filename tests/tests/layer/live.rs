@@ -314,7 +314,8 @@ fn a_preview_leaves_a_rule_of_its_name_alone() {
 #[test]
 fn a_preview_has_no_answers_of_its_own_and_a_rule_for_handlers_has_none() {
     let searches = Rule::new("searches", window(60)).threshold("many", window(30));
-    let writes = Rule::new("writes", window(60)).on_store_error(OnStoreError::LocalShare);
+    let long = "w".repeat(64);
+    let writes = Rule::new(&*long, window(60)).on_store_error(OnStoreError::LocalShare);
     let rules = [
         searches
             .by(constant("all"))
@@ -326,9 +327,9 @@ fn a_preview_has_no_answers_of_its_own_and_a_rule_for_handlers_has_none() {
         Rule::new("log-in", window(5)).by_handler(),
     ];
     let layer = RateLimitLayer::new(still().0, rules).expect("valid");
-    for name in ["searches", "writes"] {
+    for (name, cut) in [("searches", "searches"), (&long, &long[..56])] {
         let shadow = layer.handle().preview(name, window(9)).expect("valid");
-        assert_eq!(shadow, format!("{name}-preview"));
+        assert_eq!(shadow, format!("{cut}-preview"));
     }
     let error = layer.handle().preview("log-in", window(1));
     let error = error.expect_err("no handler checks it");

@@ -219,7 +219,10 @@ async fn what_another_site_sends_is_refused_whoever_it_is() {
 
 #[tokio::test]
 async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
-    let rule = Rule::new("per-key", Quota::fixed_window(2, MINUTE)).by(by_header("x-api-key"));
+    let rule = Rule::new("per-key", Quota::fixed_window(2, MINUTE));
+    let rule = rule
+        .plan("pro", Quota::fixed_window(9, MINUTE))
+        .by(by_header("x-api-key"));
     let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("valid");
     let console = Console::new(Access::by_application()).layer("api", &limits);
     let router: Router = console.router().layer(Extension(Operator::new("alice")));
@@ -238,12 +241,15 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     let (_, done) = acted(&router, &preview).await;
     assert_eq!(done, "began a preview of per-key at fixed_window 1/min");
     assert_eq!(limits.limiter().rules().rules().len(), 2);
+    assert_eq!(self::state(&router).await["rules"][1]["mode"], "preview");
     let end = json!({ "action": "end-preview", "layer": 0, "rule": "per-key", "because": because });
     let (_, done) = acted(&router, &end).await;
     assert_eq!(done, "ended the preview of per-key");
     let (status, _) = acted(&router, &end).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    let begun = limits.handle().preview("per-key", Quota::gcra(1, MINUTE));
+    let begun = limits
+        .handle()
+        .preview("per-key", Quota::fixed_window(1, MINUTE));
     begun.expect("it begins in the code");
     assert_eq!(acted(&router, &end).await.1, "ended the preview of per-key");
     let reset = json!({ "action": "reset", "rule": "per-key", "client": "x-api-key: acme", "because": because });
@@ -252,6 +258,7 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     for (field, value, says) in [
         ("because", json!(" "), "say why"),
         ("limit", json!("1/mni"), "min"),
+        ("limit", json!("concurrent 1"), "keep it in a preview"),
         ("rule", json!("per-kye"), "per-key"),
     ] {
         let mut wrong = preview.clone();

@@ -30,7 +30,7 @@ pub use self::{
     layer::RateLimitLayer,
     limits_endpoint::LimitsEndpoint,
     request_parts::{PartsDecision, RequestPart},
-    rules_handle::RulesHandle,
+    rules_handle::{RulesHandle, preview_name},
     service::RateLimit,
     slow::grpc_timeout,
     top_keys_endpoint::TopKeysEndpoint,

@@ -170,8 +170,10 @@ fn by_these(rules: impl IntoIterator<Item: KeyedRule>) -> Box<EditFn> {
     Box::new(move |_| Ok(rules))
 }
 
-fn preview_name(rule: &str) -> String {
-    format!("{rule}-preview")
+/// What a layer calls the shadow of a preview. A name has at most 64 letters: a long one is cut.
+#[must_use]
+pub fn preview_name(rule: &str) -> String {
+    format!("{}-preview", rule.get(..56).unwrap_or(rule))
 }
 
 /// All rules but the preview of this name.
