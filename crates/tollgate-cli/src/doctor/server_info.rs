@@ -56,14 +56,15 @@ impl ServerInfo {
             ));
         }
         let least = self.min_replicas_to_write.as_deref();
-        match (self.number("connected_slaves"), least) {
-            (0, Some(least)) if least != "0" => found.error("role", "min-replicas-to-write is set, and no replica is connected: writes are refused (NOREPLICAS)\n\
+        // One that is being copied to holds nothing, and counts for no min-replicas-to-write.
+        match (self.text.matches("state=online").count(), least) {
+            (0, Some(least)) if least != "0" => found.error("role", "min-replicas-to-write is set, and no replica is in sync: writes are refused (NOREPLICAS)\n\
                 start the replicas, or set min-replicas-to-write 0"),
             (replicas @ 2.., Some("0")) => found.note("role", format!(
                 "a master with {replicas} replicas: after a failover an old master that was cut off goes on accepting, up to one limit more\n\
                  min-replicas-to-write 1 and min-replicas-max-lag 5 bound that to seconds"
             )),
-            (0, _) => found.fine("role", "a master without replicas"),
+            (0, _) => found.fine("role", "a master without replicas in sync"),
             (replicas, _) => found.fine("role", format!("a master, replicas: {replicas}")),
         }
     }
@@ -151,10 +152,10 @@ mod tests {
         eviction    | maxmemory_policy:noeviction          |   |        |      | ok      | no key was
         eviction    | maxmemory_policy:noeviction;evicted_keys:1 | |     |      | warning | 1 keys were
         eviction    | maxmemory_policy:volatile-ttl        |   |        |      | error   | are forgotten
-        role        | connected_slaves:0                   | 1 |        |      | error   | NOREPLICAS
-        role        | connected_slaves:1                   | 0 |        |      | ok      | replicas: 1
-        role        | connected_slaves:2                   | 0 |        |      | note    | one limit more
-        role        | connected_slaves:2                   | 1 |        |      | ok      | replicas: 2
+        role        | slave0:state=wait_bgsave             | 1 |        |      | error   | NOREPLICAS
+        role        | slave0:state=online;slave1:state=wait_bgsave | 0 | |     | ok      | replicas: 1
+        role        | slave0:state=online;slave1:state=online | 0 |     |      | note    | one limit more
+        role        | slave0:state=online;slave1:state=online | 1 |     |      | ok      | replicas: 2
         persistence | aof_enabled:0                        |   | -      | 60   | ok      | nothing is written
         persistence | aof_enabled:0                        |   | -      |      | note    | give --rules
         persistence | aof_enabled:0                        |   |        | 3600 | warning | may not be read

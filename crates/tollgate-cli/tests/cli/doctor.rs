@@ -117,7 +117,7 @@ fn a_replica_is_an_error_that_names_its_master() {
     let master = RedisServer::start(WELL);
     let port = master.port().to_string();
     let replica = RedisServer::start(&[WELL, &["--replicaof", "127.0.0.1", &port]].concat());
-    until(&replica, &["INFO", "replication"], "master_link_status:up");
+    until(&master, &["INFO", "replication"], "state=online");
     let named = format!("127.0.0.1:{port}");
     Findings::of(&Program::on(&replica, RULES), 1).assert("error", "role", &["replica", &named]);
     Findings::of(&Program::on(&master, RULES), 0).assert("ok", "role", &["replicas: 1"]);
