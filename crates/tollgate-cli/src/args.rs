@@ -152,21 +152,22 @@ impl RedisArgs {
         Ok(store)
     }
 
-    /// Writes what was done to a client into the audit, or warns: it is done, whatever becomes of the record. Keys without a secret have
-    /// none.
+    /// Writes what was done to clients of rules into the audit, or warns: it is done, whatever becomes of the record. Keys without a
+    /// secret have none.
     pub(crate) async fn record(
         &self,
         kind: AuditKind,
-        client: &Explanation,
+        clients: &[&Explanation],
         what: &str,
         author: &Author,
     ) {
         let record = async {
             if let Some(secret) = self.secret.find()? {
                 let redis = self.rules(&secret)?;
-                redis
-                    .record(kind, &client.rule, client.key_hash, what, author)
-                    .await?;
+                for client in clients {
+                    let record = redis.record(kind, &client.rule, client.key_hash, what, author);
+                    record.await?;
+                }
             }
             Ok::<_, Failure>(())
         };

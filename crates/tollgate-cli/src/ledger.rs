@@ -298,24 +298,20 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let compared = ledger.reconcile(&limiter, how, each).await?;
     // What it repairs is sent behind it.
     store.flush(Duration::from_secs(10)).await;
-    let (table, is_same) = (table.text(), drifts.is_empty());
-    let text = match (is_same, args.repair) {
-        (true, _) => format!(
+    let is_same = drifts.is_empty();
+    let said = match args.repair {
+        _ if settable == 0 => "none can be set: give each key an account of its own",
+        true => "set to what the ledger has, but for what is left and their use meanwhile",
+        false => "--repair sets them to what the ledger has, but for their use meanwhile",
+    };
+    let text = match drifts.len() {
+        0 => format!(
             "{compared} counters differ from the ledger by no more than their use meanwhile"
         ),
-        _ if settable == 0 => {
-            format!("{table}\nof {compared}; none can be set: give each key an account of its own")
-        }
-        (false, true) => {
-            format!(
-                "{table}\nset to what the ledger has, but for what is left and their use meanwhile; {compared} were compared"
-            )
-        }
-        (false, false) => {
-            format!(
-                "{table}\nof {compared}; --repair sets them to what the ledger has, but for their use meanwhile"
-            )
-        }
+        differ => format!(
+            "{}\n{differ} of {compared} counters differ; {said}",
+            table.text()
+        ),
     };
     let is_repaired = args.repair && settable == drifts.len();
     let json = json!({ "compared": compared, "differ": drifts });

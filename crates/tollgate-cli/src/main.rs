@@ -14,11 +14,17 @@ mod rules;
 mod top;
 
 use std::{
+    env,
+    error::Error as _,
     io::{self, Write as _},
+    num::ParseIntError,
     process::ExitCode,
 };
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{
+    Args, CommandFactory as _, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use clap_complete::{Shell, generate};
 use serde_json::json;
 use tokio::runtime;
@@ -129,9 +135,29 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
     }
 }
 
+/// What would be right, where a parser says only what is wrong.
+fn right(wrong: &clap::Error) -> Option<&'static str> {
+    match (wrong.source(), wrong.get(ContextKind::InvalidArg)) {
+        (Some(it), _) if it.is::<ParseIntError>() => Some("write a whole number"),
+        (Some(it), _) if it.is::<jiff::Error>() => {
+            Some("write a time with its zone, as 2026-12-04T18:00:00Z")
+        }
+        (None, Some(ContextValue::String(more)))
+            if !more.starts_with('-') && env::args_os().any(|it| it == "override") =>
+        {
+            Some("a key of several parts is one argument, with tabs between them")
+        }
+        _ => None,
+    }
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|wrong| {
-        if wrong.use_stderr() && std::env::args_os().any(|it| it == "--json") {
+    let arguments = Arguments::try_parse().unwrap_or_else(|mut wrong| {
+        if let Some(right) = right(&wrong) {
+            let right = ContextValue::StyledStrs(vec![right.into()]);
+            wrong.insert(ContextKind::Suggested, right);
+        }
+        if wrong.use_stderr() && env::args_os().any(|it| it == "--json") {
             let message = wrong.to_string();
             let json = json_text(&json!({ "error": message.trim_start_matches("error: ") }));
             let _ = io::stdout().write_all(json.as_bytes());

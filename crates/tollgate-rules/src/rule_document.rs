@@ -265,7 +265,10 @@ impl RuleDocument {
         let read = self.read(&self.by_name(), set, true)?;
         match set.term.until > now {
             true => Ok(read),
-            false => Err(format!("it would have ended already{}", set.term)),
+            false => Err(format!(
+                "its end is past: it would have been in force{}",
+                set.term
+            )),
         }
     }
 

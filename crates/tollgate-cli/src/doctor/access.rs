@@ -88,8 +88,17 @@ fn remedy(wrong: &RedisError, is_encrypted: bool) -> &'static str {
     } else if has(&["certificate"]) {
         "name the authority that its certificate is from with --ca, and the server as the certificate does"
     // Redis waits for the end of a line, which the first bytes of an encrypted connection do not have.
-    } else if has(&["tls", "corrupt message"]) || wrong.is_timeout() && is_encrypted {
-        "does it encrypt at this port? Without encryption an address begins with redis://"
+    } else if has(&["tls", "corrupt message", "reset by peer", "broken pipe"])
+        || wrong.is_timeout() && is_encrypted
+    {
+        match is_encrypted {
+            true => {
+                "does it encrypt at this port? Without encryption an address begins with redis://"
+            }
+            false => {
+                "does it encrypt at this port? Then an address begins with rediss://, rediss-cluster://"
+            }
+        }
     } else {
         "is the server running, the address right, and no firewall between?"
     }

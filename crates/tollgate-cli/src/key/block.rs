@@ -121,6 +121,9 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     });
     let (set, written): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_set(entry));
     let mut lines: Vec<String> = set.iter().copied().map(ends).collect();
+    if lines.is_empty() {
+        lines.push("ends nothing: no block of the client is set".to_owned());
+    }
     let counting = explained.iter().filter(|it| it.counts());
     let names: Vec<&str> = counting.map(|it| &*it.rule).collect();
     lines.push(match &*names.join(", ") {
@@ -171,7 +174,7 @@ pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
     }
     let author = reset.because.author()?;
     let is_asked = |rule: &&Explanation| rule.counts() && is_asked(&args.only, &rule.rule);
-    let asked: Vec<_> = explained.iter().filter(is_asked).collect();
+    let mut asked: Vec<_> = explained.iter().filter(is_asked).collect();
     let rules: Vec<_> = asked.iter().map(|rule| &*rule.rule).collect();
     reset.yes.ask(&format!(
         "what the client has used is forgotten under {}",
@@ -197,13 +200,9 @@ pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
             "there was no state: is this the client's key, the right namespace and the service's secret?"
         }
     };
-    for rule in asked {
-        let is_it = |it: &Forgotten| it.had_state && it.rule == rule.rule;
-        if forgotten.iter().any(is_it) {
-            let record = redis.record(AuditKind::Reset, rule, "starts anew", &author);
-            record.await;
-        }
-    }
+    asked.retain(|rule| (forgotten.iter()).any(|it| it.had_state && it.rule == rule.rule));
+    let record = redis.record(AuditKind::Reset, &asked, "starts anew", &author);
+    record.await;
     let json = json!({ "had_state": had_any, "states": json });
     Ok(Report::new(text, json, had_any))
 }

@@ -148,7 +148,8 @@ impl CreditArgs {
             false => Failure::failed(wrong),
         })?;
         if balance.changed > 0 {
-            let record = redis.record(AuditKind::Credits, &client, &what, &author);
+            let clients = [&client];
+            let record = redis.record(AuditKind::Credits, &clients, &what, &author);
             record.await;
         }
         Ok(balance)

@@ -2,7 +2,7 @@
 
 use std::{io::Read as _, net::IpAddr};
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use serde_json::json;
 use tollgate_rules::Bindings;
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Args, Debug)]
 pub(crate) struct HashArgs {
     /// The name of the list.
-    #[arg(value_name = "LIST")]
+    #[arg(value_name = "LIST", value_parser = NonEmptyStringValueParser::new())]
     list: String,
 
     /// The key as the application writes it, and all of it: no line with an end, a comment or a network.

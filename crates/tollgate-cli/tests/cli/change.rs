@@ -159,7 +159,7 @@ fn what_is_wrong_is_said_before_the_question_and_a_file_gets_lines() {
         (
             "rules override search-per-key a 5/h --because x --until 2020-01-01T00:00:00Z",
             2,
-            "ended already",
+            "its end is past",
         ),
         (
             "rules override search-per-key a 5/h --because x --until friday",
@@ -263,7 +263,7 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         &["ends: 3", "ends: 4", "forgets what the client has used"],
     );
     status_of("acme-key-1").assert(0, &[]);
-    run("key unblock search-per-key acme-key-1", &[]).assert(1, &[]);
+    run("key unblock search-per-key acme-key-1", &[]).assert(1, &["no block of the client is set"]);
     // Of two parts.
     run("key block pair acme-key-1", &[]).assert(2, &["write a text for each"]);
     run("key block pair acme-key-1 192.0.2.7", &[]).assert(0, &[]);

@@ -77,6 +77,11 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
             ran.assert(2, &[file, words]);
         }
     }
+    for scheme in ["redis", "redis-cluster"] {
+        let clear = redis.url().replace("rediss", scheme);
+        let ran = program.run(&["doctor", "--redis", &clear]);
+        ran.assert(3, &["begins with rediss://"]);
+    }
     // At the port that does not encrypt.
     let clear = redis.server.url().replace("redis://", "rediss://");
     let program = program.set("REDIS_URL", &clear);

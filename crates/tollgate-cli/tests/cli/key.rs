@@ -394,6 +394,21 @@ fn what_cannot_be_done_says_what_would_help() {
         let ran = program.run(&[&["key", "status"], args].concat());
         ran.assert(2, &[words]);
     }
+    for (line, right) in [
+        (
+            "ledger adjust a b 1 --id i --because c --at yesterday",
+            "with its zone",
+        ),
+        ("ledger adjust a b abc --id i --because c", "a whole number"),
+        ("rules end x --because c", "a whole number"),
+        (
+            "rules override two acme GET 9/h --because c",
+            "with tabs between",
+        ),
+        ("key hash '' a", "a value is required"),
+    ] {
+        program.run(&words(line)).assert(2, &[right]);
+    }
     // A mistake that the grammar finds is JSON too.
     let (code, json) = program.json(&["key", "status", "--rule"]);
     assert!(code == 2 && json["error"].is_string(), "{json}");
@@ -535,4 +550,8 @@ fn a_grant_counts_once_is_shown_and_is_taken_back() {
         0,
         &["10 units were granted", "the audit has no record of it"],
     );
+    // Once for both rules.
+    program.run(&["key", "check", "acme"]).assert(0, &[]);
+    let reset = program.run(&[&["key", "reset", "acme"], BECAUSE].concat());
+    assert_eq!(reset.err.matches("no record").count(), 1, "{}", reset.err);
 }

@@ -90,7 +90,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
             .assert(1, &[]);
         program
             .run(&["ledger", "reconcile"])
-            .assert(1, &["500", "--repair"]);
+            .assert(1, &["500", "1 of 1 counters differ; --repair"]);
         program
             .run(&["ledger", "reconcile", "--repair"])
             .assert(0, &["500"]);

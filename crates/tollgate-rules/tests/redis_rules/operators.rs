@@ -96,7 +96,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
     let past = now() - Duration::from_secs(60);
     let new = |limit: &str| OperatorEntry::limit("api", KEY, limit);
     for (entry, message) in [
-        (new("20/h").until(past), "it would have ended already"),
+        (new("20/h").until(past), "its end is past"),
         (
             OperatorEntry::limit_of_hash("api", 7, "20/h").and_key(KEY),
             "is that of all parts",
