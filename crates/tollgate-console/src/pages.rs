@@ -59,6 +59,7 @@ const FILES: [(&str, &str, &str); 10] = files![
 
 impl Console {
     /// The router: `.nest("/tollgate", console.router())`, outside of the limits that it looks at. All of its addresses are relative.
+    /// To axum, `/tollgate/` is another page.
     ///
     /// What it counts and samples ends when the router is dropped.
     pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {

@@ -9,7 +9,23 @@ use crate::head::Head;
 /// Finds the key of a request in its head.
 ///
 /// Combine extractors with tuples and with [`or`](crate::key::KeyExtractor::or); write your own with
-/// [`computed`](crate::key::computed()) or by implementing this trait.
+/// [`computed`](crate::key::computed()) or by implementing this trait:
+///
+/// ```
+/// use tollgate::{Head, key::{Extracted, KeyBuf, KeyExtractor, NoKey, PartKind}};
+///
+/// struct FirstSegment;
+///
+/// impl KeyExtractor for FirstSegment {
+///     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+///         match head.uri.path().split('/').nth(1) {
+///             None | Some("") => return Extracted::Nothing(NoKey::Absent),
+///             Some(segment) => key.push(PartKind::VALUE, segment),
+///         }
+///         Extracted::Key
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whom a rule counts",
     note = "take header(..), client_ip(), extension::<T>(), a tuple of these, or computed(|head| ..)"

@@ -238,6 +238,7 @@ impl Admission {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    #[doc(alias = "acquire_cost")]
     pub async fn acquire_cost_ticket(
         &self,
         rule: &str,
