@@ -1,12 +1,13 @@
-//! One scenario, again and again, for a profiler. See `benches/README.md`.
+//! What scenarios take, one after the other. See `benches/README.md`.
+//!
+//! ```text
+//! cargo run --release -p tollgate-benches --bin profile
+//! ```
+//!
+//! One scenario, for a profiler, too; or two, in turns, and what one takes next to the other:
 //!
 //! ```text
 //! cargo run --release -p tollgate-benches --bin profile -- --only hot-allowed --count 200000
-//! ```
-//!
-//! Or two scenarios, in turns, and what one takes next to the other:
-//!
-//! ```text
 //! cargo run --release -p tollgate-benches --bin profile -- --only rate-and-slot --next-to two-rules --count 5000000
 //! ```
 //!
@@ -16,7 +17,7 @@ use std::{
     env,
     error::Error,
     fs,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
@@ -27,32 +28,35 @@ const ROUND: u64 = 1_000;
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
-    let (mut only, mut next_to, mut count) = (None, None, Some(100_000));
-    let mut counts_instructions = false;
+    let (mut only, mut next_to, mut count) = (None, None, Some(100_000_u64));
+    let (mut counts_instructions, mut is_understood) = (false, true);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => only = arguments.next(),
             "--next-to" => next_to = Some(arguments.next().unwrap_or_default()),
             "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
             "--instructions" => counts_instructions = true,
-            _ => only = None,
+            _ => is_understood = false,
         }
     }
     let named = |name: &String| ALL.iter().find(|scenario| scenario.name == name);
-    let scenario = only.as_ref().and_then(named);
-    let other = next_to.as_ref().map(named);
-    let (Some(scenario), None | Some(Some(_)), Some(count)) = (scenario, other, count) else {
+    let names = only.iter().chain(&next_to);
+    let scenarios: Option<Vec<&Scenario>> = names.map(named).collect();
+    let (Some(scenarios), Some(count), true) = (scenarios, count, is_understood) else {
         let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
         eprintln!(
-            "usage: profile --only <scenario> [--next-to <scenario> [--instructions]] [--count <operations>]"
+            "usage: profile [--only <scenario> [--next-to <scenario> [--instructions]]] [--count <operations>]"
         );
         eprintln!("scenarios: {}", names.join(", "));
         return ExitCode::FAILURE;
     };
-    let done = match other.flatten() {
-        None => alone(scenario, count),
-        Some(other) if counts_instructions => instructions([scenario, other], count),
-        Some(other) => in_turns(scenario, other, count),
+    let count = count.next_multiple_of(ROUND);
+    let done = match scenarios[..] {
+        [] => ALL
+            .iter()
+            .try_for_each(|scenario| in_turns(&[scenario], count)),
+        [one, other] if counts_instructions => instructions([one, other], count),
+        _ => in_turns(&scenarios, count),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -61,14 +65,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn alone(scenario: &Scenario, count: u64) -> Result<(), Box<dyn Error>> {
-    let mut step = scenario.set_up()?;
-    // What is done once (a first key, a lazy value) is not counted.
-    repeat(&mut step, 1);
-    measured(&mut step, count);
-    Ok(())
 }
 
 /// Prints the instructions of an operation of each.
@@ -81,6 +77,7 @@ fn instructions(scenarios: [&Scenario; 2], count: u64) -> Result<(), Box<dyn Err
             .args(["--quiet", "--tool=callgrind"])
             .arg("--toggle-collect=*profile::measured*")
             .arg(format!("--callgrind-out-file={}", file.display()))
+            .stdout(Stdio::null())
             .arg(env::current_exe()?)
             .args(["--only", scenario.name, "--count", &count.to_string()])
             .status()?;
@@ -97,37 +94,39 @@ fn instructions(scenarios: [&Scenario; 2], count: u64) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// Prints the least and the median of all rounds, in nanoseconds for each operation. What else the machine does disturbs both
+/// Prints the least and the median of all rounds, in nanoseconds for each operation. What else the machine does disturbs all
 /// scenarios alike.
 #[expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     reason = "it measures, and prints what it has measured"
 )]
-fn in_turns(one: &Scenario, other: &Scenario, count: u64) -> Result<(), Box<dyn Error>> {
-    let mut steps = [one.set_up()?, other.set_up()?];
-    let mut times = [Vec::new(), Vec::new()];
+fn in_turns(scenarios: &[&Scenario], count: u64) -> Result<(), Box<dyn Error>> {
+    let steps = scenarios.iter().map(|scenario| scenario.set_up());
+    let mut steps = steps.collect::<Result<Vec<Step>, _>>()?;
+    let mut times = vec![Vec::new(); steps.len()];
+    // What is done once (a first key, a lazy value) is not counted.
     for step in &mut steps {
         repeat(step, ROUND);
     }
-    for _ in 0..count.div_ceil(ROUND).max(1) {
+    for _ in 0..(count / ROUND).max(1) {
         for (step, times) in steps.iter_mut().zip(&mut times) {
             let start = Instant::now();
             measured(step, ROUND);
             times.push(start.elapsed().as_nanos() as f64 / ROUND as f64);
         }
     }
-    let [one_times, other_times] = times.map(|mut times| {
+    for times in &mut times {
         times.sort_by(f64::total_cmp);
-        times
-    });
-    for (of, at) in [("least", 0), ("median", one_times.len() / 2)] {
-        let (this, that) = (one_times[at], other_times[at]);
-        let (name, next_to) = (one.name, other.name);
-        println!(
-            "{of}: {name} {this:.0} ns, {next_to} {that:.0} ns: {:.2} x",
-            this / that
-        );
+    }
+    let median = times[0].len() / 2;
+    for (scenario, of) in scenarios.iter().zip(&times) {
+        let (name, least, median) = (scenario.name, of[0], of[median]);
+        println!("{name}: {least:.0} ns at least, {median:.0} ns in the median");
+    }
+    if let [one, other] = &times[..] {
+        let (least, median) = (one[0] / other[0], one[median] / other[median]);
+        println!("the first next to the second: {least:.2} x, {median:.2} x");
     }
     Ok(())
 }
