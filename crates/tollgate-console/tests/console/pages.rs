@@ -74,7 +74,8 @@ async fn the_overview_says_what_is_wrong_in_words_next_to_live_numbers() {
 
 #[tokio::test]
 async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
-    let app = App::new(LIMITS);
+    let constructor = "[[rules]]\nname = \"constructor\"\nlimit = \"1000/s\"\nby = \"constant\"\n";
+    let app = App::new(&(LIMITS.to_owned() + constructor));
     let (_service, mut browser) = begun(&app, Access::loopback(), "rules").await;
     browser.shows("in force in this process alone").await;
     let change = "[aria-label='Change items-per-key']";
@@ -121,10 +122,19 @@ async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
         .await;
     browser.value(&requests("zoe", 20)).await;
     browser.shows("would deny 15 of 20 checks (75 %)").await;
+    let shown = "document.querySelector('tbody').innerText";
+    browser
+        .until(&format!(
+            "/constructor/.test({shown}) && !/NaN/.test({shown})"
+        ))
+        .await;
+    browser
+        .until("!document.querySelector(\"[aria-label='Change items-per-key-preview']\")")
+        .await;
     browser.click(".preview button").await;
     confirmed(&mut browser).await;
     browser.until("!document.querySelector('.preview')").await;
-    assert_eq!(app.limits.limiter().rules().given().len(), 4);
+    assert_eq!(app.limits.limiter().rules().given().len(), 5);
     assert_eq!(browser.complaints, [""; 0]);
 }
 
