@@ -52,6 +52,11 @@ impl<'a> InnerResponse<'a> {
         }
     }
 
+    /// Whether the inner service returned an error in place of a response.
+    pub(crate) fn is_unserved(&self) -> bool {
+        self.headers.is_none()
+    }
+
     /// The protocol in whose trailers the gRPC status will be, if there is none in the head.
     pub(crate) fn awaits_trailers(&self) -> Option<WireProtocol> {
         let has_all = self.protocol == WireProtocol::Http || self.grpc_status().is_some();

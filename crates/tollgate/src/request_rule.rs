@@ -156,7 +156,8 @@ impl RequestRule {
     }
 
     /// Keeps the units of a request if the inner service returns an error or a response with a [`Refund`](crate::service::Refund).
-    /// Default: they are refunded, because the request was not served.
+    /// Default: they are refunded, because the request was not served; but [`count_if`](Self::count_if) decides about an error, as about
+    /// a response of status 500.
     ///
     /// Use it for every rule whose clients can provoke such an error and profit: log-ins and codes, and work that is expensive
     /// before it fails, as with a timeout inside of the layer.
@@ -291,7 +292,7 @@ impl RequestRule {
     }
 
     /// Settles a request to the cost in units that its response has: by a header field of the inner service, or by the status. `None`
-    /// leaves what the request took, and 0 gives everything back.
+    /// leaves what the request took, but nothing if the inner service returned an error; 0 gives everything back.
     ///
     /// A request takes its [cost](crate::Rule::cost) before the inner service is called. If the response costs less, the difference goes
     /// back, by the rules of [`count_if`](Self::count_if), which goes first where both are set. If it costs more, the difference is

@@ -211,11 +211,8 @@ impl RequestSettings {
         if !self.counts.iter().all(|counts| counts(response)) {
             return Some(0);
         }
-        match &self.response_cost {
-            Some(cost) => cost(response),
-            // What was not served costs nothing.
-            None if self.counts.is_empty() => response.is_error().then_some(0),
-            None => None,
-        }
+        let cost = self.response_cost.as_ref().and_then(|cost| cost(response));
+        // What was not served costs nothing, unless a condition has just said that it counts.
+        cost.or_else(|| (self.counts.is_empty() && response.is_unserved()).then_some(0))
     }
 }

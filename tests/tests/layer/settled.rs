@@ -117,6 +117,9 @@ async fn an_inner_error_is_a_response() {
         (each(2).count_if(|response| response.is_error()), 1),
         (each(2).count_if(|response| response.status() == 500), 1),
         (failures(2).keep_on_error(), 1),
+        (each(2).cost_by_response(|_| None), 2),
+        (each(2).cost_by_response(|_| None).keep_on_error(), 1),
+        (each(2).cost_by_response(|_| Some(2)), 0),
     ] {
         let limits = layer([rule]);
         let failing = service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>("failed") });
@@ -363,11 +366,15 @@ async fn a_body_that_fails_is_an_error() {
         (each(5).count_if(|response| response.is_error()), 4),
         (unauthenticated(5), 5),
         (unauthenticated(5).keep_on_error(), 4),
+        // It has answered before.
+        (each(5).cost_by_response(|_| None), 4),
     ] {
-        let limits = layer([rule]);
+        // The other one waits for the status too.
+        let limits = layer([rule, per_minute("plain", 5).by(header("x-client"))]);
         let answer = call(&limits, &[GRPC], || vec![data(), Err("cut off")]).await;
         assert!(answer.into_body().collect().await.is_err());
         assert_eq!(left(&limits), expected);
+        assert_eq!(app::left(&limits, "plain", asking(200)), 4);
     }
 }
 
