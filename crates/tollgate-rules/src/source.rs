@@ -12,6 +12,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
     assembly::OneText,
+    audit::Author,
     document_error::DocumentError,
     format::Format,
     list_file::{FileChanges, utf8},
@@ -167,7 +168,7 @@ impl RuleText {
             let message = "the folder has no document; add one called .toml, .yaml or .json";
             return Err(DocumentError::of_whole(path.display(), message));
         }
-        Ok(Self::of_texts(texts))
+        Ok(Self::of_texts(texts).by(Author::new(path.display().to_string())))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
@@ -197,8 +198,11 @@ async fn the_end_of_a_switch_is_recorded_and_a_subscriber_hears_of_changes() {
     let kept = Kept::default();
     let rules = LiveRules::builder(Bindings::new())
         .audit(kept.clone())
-        .watch(&path);
+        .watch(folder.path());
     let rules = rules.expect("valid");
+    // It is of all files.
+    let author = kept.all()[0].author.clone();
+    assert_eq!(Path::new(author.actor()), folder.path());
     let mut updates = rules.subscribe();
     let soon = SystemTime::UNIX_EPOCH
         + Duration::from_micros(tollgate::clock::Clock::system().now() + 1_500_000);
