@@ -95,8 +95,8 @@ impl Directives {
     /// say how long; `heuristic`: whether a cache may guess it.
     fn share(&self, unless_said: bool, heuristic: bool) -> bool {
         let guessed = unless_said && heuristic && self.revalidated;
-        self.shared
-            || (!self.private && (self.stale || self.fresh.unwrap_or(unless_said && !guessed)))
+        !self.private
+            && (self.shared || self.stale || self.fresh.unwrap_or(unless_said && !guessed))
     }
 }
 
@@ -152,6 +152,9 @@ mod tests {
         assert!(with(200, &["max-age=0, must-revalidate"]));
         assert!(with(200, &["no-store"]));
         assert!(with(200, &["publicity"]));
+        // Who forbids it wins.
+        assert!(with(200, &["s-maxage=5, no-store"]));
+        assert!(with(200, &["public", "private"]));
     }
 
     #[test]
