@@ -189,7 +189,7 @@ impl ClientRateLimitLayer {
     }
 
     /// How many retries there may be in total, over all servers. Default: one for every five requests of the last ten seconds,
-    /// plus ten per second. It keeps retries from multiplying the load on a server that is down.
+    /// and 100 more within ten seconds, which may come at once. It keeps retries from multiplying the load on a server that is down.
     pub fn retry_budget(self, budget: impl Budget + Send + Sync + 'static) -> Self {
         self.with(|config| config.retry_budget = Arc::new(budget))
     }
