@@ -144,7 +144,7 @@ impl RequestRule {
         self.with(|settings| settings.missing = missing)
     }
 
-    /// Computes the cost of a request in units from its head. 0 checks without taking.
+    /// Computes the cost of a request in units from its head. 0 takes nothing, and passes whatever the key has used or owes.
     ///
     /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
     /// an event at warn level. Cap the result. Only a balance of [credits](crate::Rule::credits) may pay it.

@@ -35,7 +35,8 @@
 //! ```
 //!
 //! - `q`, or the limit: the units available when none were used. `w`: the seconds in which they are refilled, rounded up.
-//!   A window of less than a second has no `w` (in draft-6 and draft-7, which require it, `w=1`).
+//!   A window of less than a second has no `w` (in draft-6 and draft-7, which require it, `w=1`). Of a calendar, the longest window: 31
+//!   days for a month.
 //! - `r`, or remaining: the units left. After a denial they are not zero if the request cost more: a request for 30 units
 //!   that was denied with 20 left says 20.
 //! - `t`, or the reset: seconds, rounded up, at least 1. After a denial, and after a request that left less than it cost: the time

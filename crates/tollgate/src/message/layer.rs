@@ -45,7 +45,7 @@ impl MessageLimitLayer {
         })
     }
 
-    /// Lets a message over the limit wait in a FIFO queue per key, for at most this time. Default: the stream ends at once.
+    /// Lets each message over the limit wait in a FIFO queue per key, for at most this time. Default: the stream ends at once.
     ///
     /// Meanwhile the request's body is not read, so that HTTP/2 flow control slows the client down. The stream ends if the wait
     /// would be longer, or if as many messages wait as [may](tollgate_core::Rule::max_waiting): 256 for the same keys.
