@@ -773,7 +773,8 @@ impl Rule {
     }
 
     /// The answer to a store failure for this check of it.
-    pub(crate) fn answer_to_failure(&self, check: &Check) -> OnStoreError {
+    #[must_use]
+    pub fn answer_to_failure(&self, check: &Check) -> OnStoreError {
         let answer = check.policy().store_error_answer();
         answer.unwrap_or(self.settings.on_store_error)
     }

@@ -218,7 +218,7 @@ impl Query {
         let mut settle = Settlements::new();
         let mut decision = self.learn(reply, now);
         if let Some(request) = &mut self.request {
-            request.on_decision(&decision, takes);
+            request.on_decision(&bound, &decision, takes);
             if self.begin_step() {
                 return Next::Query(self);
             }

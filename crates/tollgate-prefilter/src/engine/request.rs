@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Retry, Source, Tick, Verdict,
+    Check, Decision, OnStoreError, Outcome, Retry, Rule, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, Gcra},
     store::{Checks, Hold, Settlement},
 };
@@ -99,9 +99,21 @@ impl Request {
     }
 
     /// The store has decided the step in flight, or failed to.
-    pub(crate) fn on_decision(&mut self, decision: &Decision, takes: bool) {
+    pub(crate) fn on_decision(&mut self, bound: &LocalRules, decision: &Decision, takes: bool) {
         for (index, verdict) in self.step.iter().zip(decision.verdicts()) {
-            self.verdicts[usize::from(*index)] = Some((decision.at(), *verdict));
+            let index = usize::from(*index);
+            self.verdicts[index] = Some((decision.at(), *verdict));
+            let check = &self.checks[index];
+            let denies = |rule: &Rule| {
+                rule.is_enforced() && rule.answer_to_failure(check) == OnStoreError::Deny
+            };
+            // What later steps took would only come back if the store can be told.
+            if takes
+                && verdict.outcome() == Outcome::Failed
+                && bound.rules.rule_of(check).is_some_and(denies)
+            {
+                self.steps.clear();
+            }
         }
         self.is_denied = takes && decision.outcome() == Outcome::Deny;
         // Only a request that is decided in one step waits.
