@@ -191,15 +191,19 @@ pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<Stri
 #[cfg(test)]
 pub(super) mod tests {
     use tollgate_core::{
-        Check, Consistency, Decision, MINUTE, Quota, Retry, SECOND, Source, StoreErrorKind,
+        Check, Consistency, Decision, HOUR, MINUTE, Quota, Retry, SECOND, Source, StoreErrorKind,
         Verdict,
         algorithm::{Assessment, Taken},
         store::{Fingerprint, Hold, ReservationStore, Reserved, RuleStore},
+        sync::{Mutex, lock},
     };
     use tollgate_prefilter::{Begin, EngineEvent, Next, Reply, SlotKey, SlotTarget};
 
     use super::*;
-    use crate::keys::keys::Keys;
+    use crate::{
+        connection::stream::memory,
+        keys::keys::{Keys, Secret},
+    };
 
     /// Five units of a key are not reported.
     fn with_unreported(store: &RedisStore) -> RedisRuleStore {
@@ -229,6 +233,15 @@ pub(super) mod tests {
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound
+    }
+
+    fn reserved() -> Reserved {
+        let check = Check::new(0, Fingerprint::from_bits(7), 1);
+        Reserved {
+            id: 1,
+            holds: vec![Hold::of_store(check, Taken::new(0, 0))],
+            slots: Vec::new(),
+        }
     }
 
     /// Slots of as many keys are in use as fit into the set of a key: those with the same lower half.
@@ -294,15 +307,37 @@ pub(super) mod tests {
         let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
             .connect()
             .expect("a valid address and a runtime");
-        let check = Check::new(0, Fingerprint::from_bits(7), 1);
-        let reserved = Reserved {
-            id: 1,
-            holds: vec![Hold::of_store(check, Taken::new(0, 0))],
-            slots: Vec::new(),
-        };
-        let answer = with_unreported(&store).reserve(reserved, MINUTE).ready();
+        let answer = with_unreported(&store).reserve(reserved(), MINUTE).ready();
         let refused = answer.expect("at once").expect_err("it has no secret");
         assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_without_a_text_is_taken_away_until_redis_says_that_it_is_gone() {
+        let steps = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&steps);
+        memory::play("/deaf", move |words| {
+            let step = words.last().and_then(|word| word.chars().next());
+            let mut seen = lock(&seen);
+            seen.extend(step.filter(|step| "+-".contains(*step)));
+            let answer = match seen.as_str() {
+                "+-" => "-LOADING Redis is loading",
+                "+--" => "*1\r\n:-1",
+                _ => return String::new(),
+            };
+            format!("{answer}\r\n")
+        });
+        let secret = Secret::from_bytes([7; 32]).expect("long enough");
+        let store = RedisStore::builder("unix:///deaf", "shop", Keys::hashed(secret))
+            .without_heartbeats()
+            .connect()
+            .expect("a valid address and a runtime");
+        store.connected().await;
+        let answer = with_unreported(&store).reserve(reserved(), MINUTE);
+        let error = answer.await.expect_err("nothing is answered");
+        assert_eq!(error.kind(), StoreErrorKind::Timeout);
+        sleep(HOUR).await;
+        assert_eq!(*lock(&steps), "+--");
     }
 
     #[test]

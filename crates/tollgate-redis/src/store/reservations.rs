@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::sleep;
 use tollgate_core::{
     Check, Pending, Source, Step, StoreError, StoreErrorKind,
     store::{
@@ -98,13 +99,8 @@ impl RedisRuleStore {
         };
         let settlements = [(Holds::from_slice(&[hold]), how)];
         let released = settle_record(context, &reserved, &settlements, "!");
-        finish(context, released);
+        context.store.spawn(async move { _ = released.await });
     }
-}
-
-/// Waits for a call in the background: its request has gone on.
-fn finish(context: &RuleSetContext, call: Step<Result<(), StoreError>>) {
-    context.store.spawn(async move { _ = call.await });
 }
 
 /// Settles units if the step of the record lets it.
@@ -143,7 +139,10 @@ fn settle_record(
     }))
 }
 
-/// A record that is opened, until it has a text. Dropped before, it is taken away again, as far as that goes: its slots are not in use.
+/// The pauses before a record is taken away, in seconds: nine minutes in all.
+const PAUSES: [u64; 8] = [0, 1, 5, 15, 30, 60, 120, 300];
+
+/// A record that is opened, until it has a text. Dropped before, it is taken away again: its slots are not in use.
 struct OpenedRecord(Option<(Arc<RuleSetContext>, Reserved)>);
 
 impl OpenedRecord {
@@ -154,9 +153,21 @@ impl OpenedRecord {
 
 impl Drop for OpenedRecord {
     fn drop(&mut self) {
-        if let Some((context, reserved)) = self.0.take() {
-            finish(&context, settle_record(&context, &reserved, &[], "-"));
-        }
+        let Some((context, reserved)) = self.0.take() else {
+            return;
+        };
+        let store = Arc::clone(&context.store);
+        store.spawn(async move {
+            for pause in PAUSES {
+                sleep(Duration::from_secs(pause)).await;
+                let answer = settle_record(&context, &reserved, &[], "-").await;
+                // Where the answer was lost, it is gone the next time.
+                if let Ok(()) | Err(StoreErrorKind::Gone) = answer.map_err(|error| error.kind()) {
+                    return;
+                }
+            }
+            context.store.observer.settlement_lost();
+        });
     }
 }
 
