@@ -68,9 +68,18 @@ pub(crate) enum CallErrorKind {
     Protocol,
 }
 
+/// In place of servers' texts, which have a hash.
+pub(crate) const NO_RIGHT: &str = "NOPERM the user has no right to a command of the script; `ACL LOG` on the server says to which";
+
 impl CallError {
     /// What the line of an error of the server means, without its leading `-`.
     pub(crate) fn of_server(line: &str) -> Self {
+        // As `refusal` of the script.
+        let lacks_right = ["ACL failure in script", "user executing the script"];
+        let line = match lacks_right.iter().any(|words| line.contains(words)) {
+            true => NO_RIGHT,
+            false => line,
+        };
         Self::new(kind_of(code_of(line)), line)
     }
 

@@ -8,9 +8,12 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{Counted, Grant, NoReply, SlotMessage, SlotOutcome, SlotReply};
 
-use crate::script::{
-    call::{RequestLayout, SentCheck},
-    queued::{Queued, ReplyLine, would_wait},
+use crate::{
+    connection::error::NO_RIGHT,
+    script::{
+        call::{RequestLayout, SentCheck},
+        queued::{Queued, ReplyLine, would_wait},
+    },
 };
 
 const FITS: i64 = -1;
@@ -442,9 +445,7 @@ fn refusal_line(number: i64) -> Option<&'static str> {
         3 => {
             "NOREPLICAS fewer replicas follow than min-replicas-to-write asks for, and the server refuses to write"
         }
-        4 => {
-            "NOPERM the user has no right to a command of the script; `ACL LOG` on the server says to which"
-        }
+        4 => NO_RIGHT,
         5 => "ERR the server refuses a command of the script",
         _ => return None,
     })

@@ -346,10 +346,16 @@ async fn a_reset_that_is_refused_says_so() {
     let key = Key::of("client");
     let check = limiter.check("rule", &key).expect("it is there");
     assert!(limiter.acquire(&[check]).await.is_allowed());
-    subject.says("ACL SETUSER limiter -del");
-    let reset = limiter.reset("rule", &key).expect("it is there").await;
-    let error = reset.expect_err("the user may not delete");
-    assert!(error.to_string().contains("ACL LOG"), "{error}");
+    for right in ["del", "time"] {
+        subject.says(&format!("ACL SETUSER limiter -{right}"));
+        let reset = limiter.reset("rule", &key).expect("it is there").await;
+        let error = reset.expect_err("the user may not").to_string();
+        assert!(
+            error.starts_with("NOPERM ") && error.contains("ACL LOG"),
+            "{error}"
+        );
+        subject.says(&format!("ACL SETUSER limiter +{right}"));
+    }
     let looked = limiter.peek(&[check.with_cost(0)]).await;
     assert_eq!(looked.verdicts()[0].remaining(), 9);
 }
