@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, Method, header, request::Parts};
-use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota};
+use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, siblings::host_of};
 use tollgate_core::Rule;
 
 /// Who may see a console and act on it. There is no default: a console without a decision about it does not exist.
@@ -207,9 +207,8 @@ fn loopback(head: &Parts) -> Result<(), &'static str> {
         return Err("it comes through a proxy, behind which everybody is on this machine");
     }
     // The name of another site may point at this machine.
-    let name = host(head).unwrap_or_default();
-    let end = name.rfind(':').filter(|end| !name[*end..].contains(']'));
-    let name = &name[..end.unwrap_or(name.len())];
+    let name = host_of(host(head).unwrap_or_default().as_bytes());
+    let name = str::from_utf8(&name).unwrap_or_default();
     let address = name
         .trim_start_matches('[')
         .trim_end_matches(']')

@@ -2,11 +2,12 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method, header};
 use tollgate::{
     Head, RequestRule,
     condition::method_in,
-    siblings::{KnownCondition, PathPattern, path_matches, words_are},
+    key::NoKey,
+    siblings::{KnownCondition, PathPattern, host_of, only_line, path_matches, words_are},
 };
 
 use crate::{
@@ -63,10 +64,14 @@ impl Condition {
         }
         if let Some((name, equals)) = fields.read("header", |header| read_header(header, "x-beta"))
         {
-            condition.add(move |head| {
-                let mut values = head.headers.get_all(&name).iter();
-                values.any(|value| equals.as_ref().is_none_or(|equals| equals == value))
-            });
+            if name == header::HOST {
+                condition.add_host(equals.map(|it| host_of(it.as_bytes())));
+            } else {
+                condition.add(move |head| {
+                    let mut values = head.headers.get_all(&name).iter();
+                    values.any(|value| equals.as_ref().is_none_or(|equals| equals == value))
+                });
+            }
         }
         if let Some(service) = fields.text("grpc_service", "a service as \"weather.v1.Weather\"") {
             match is_grpc_name(service) {
@@ -156,6 +161,17 @@ impl Condition {
         holds: impl Fn(&Subject<'_>) -> Option<bool> + Send + Sync + 'static,
     ) {
         self.others.push(Arc::new(holds));
+    }
+
+    /// Of a request that is to two hosts it is not known.
+    fn add_host(&mut self, equals: Option<Vec<u8>>) {
+        self.add_with(move |subject| match subject {
+            Subject::Request(head) => match only_line(head, &header::HOST) {
+                Ok(host) => Some(equals.as_ref().is_none_or(|equals| *equals == *host)),
+                Err(why) => (why == NoKey::Absent).then_some(false),
+            },
+            Subject::Client(_) => None,
+        });
     }
 
     fn add_bound(&mut self, item: Item<'_>) {

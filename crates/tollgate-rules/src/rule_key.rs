@@ -286,6 +286,7 @@ impl Part {
                 let is_header = written.contains('-') && HeaderName::try_from(written).is_ok();
                 let meant = match written {
                     "ip" | "addr" | "address" | "remote_addr" => "client_ip".to_owned(),
+                    "host" => "header:host".to_owned(),
                     _ if is_misspelt || !is_header => return item.unknown("key", written, known),
                     _ => format!("header:{written}"),
                 };

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use http::StatusCode;
-use tollgate::{Head, Missing, key::KeyBuf};
+use tollgate::{Head, Missing, key::KeyBuf, siblings::only_line};
 use tollgate_core::{Block, Consistency, FNV, LeaseShare, MAX_UNITS, OnStoreError, Quota, fnv};
 
 use crate::{
@@ -252,9 +252,8 @@ pub(crate) fn read_plan(item: Item<'_>) -> Option<Arc<PlanFn>> {
     let fields = item.fields("a plan in a header", "plan_header")?;
     let name = fields.header("header", "x-plan")?;
     Some(Arc::new(move |head: &Head<'_>| {
-        let mut values = head.headers.get_all(&name).iter();
-        let plan = values.next().filter(|_| values.next().is_none())?;
-        Some(plan.to_str().ok()?.into())
+        let plan = only_line(head, &name).ok()?;
+        Some(str::from_utf8(&plan).ok()?.into())
     }))
 }
 

@@ -123,6 +123,9 @@ impl CheckDoor {
             Style::Envoy => {
                 let whole = head.uri.path_and_query().map_or("", |it| it.as_str());
                 let target = whole.strip_prefix(PATH).unwrap_or(whole);
+                // Over HTTP/2 it is in the target alone.
+                let host = head.uri.authority().map(|it| it.as_str().parse());
+                fields.extend(host.and_then(Result::ok).map(|host| (HOST, host)));
                 head.uri = normal_path(target.as_bytes()).into();
             }
             Style::Nginx | Style::Forwarded => {

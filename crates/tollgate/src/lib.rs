@@ -259,6 +259,7 @@ pub mod siblings {
     //! [tollgate-rules](https://docs.rs/tollgate-rules) makes conditions of documents.
 
     pub use crate::{
+        key::fields::{host_of, only_line},
         key::target::path_parameter_key,
         key::trust::network,
         key_list::end_lists_by,

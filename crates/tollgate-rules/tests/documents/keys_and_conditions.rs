@@ -74,6 +74,15 @@ async fn every_built_in_key_counts_and_is_overridden_by_its_text() {
                 "/?%71=%c3%A9b%2B",
             ])),
         ),
+        (
+            "'header:host'",
+            "'A.example:80'",
+            Box::new(in_turn([
+                "http://a.example/",
+                "http://A.EXAMPLE:80/",
+                "https://a.example.:8443/",
+            ])),
+        ),
         ("'tenant'", "'acme'", Box::new(tenant)),
         (
             "['client_ip', 'constant', 'header:x-api-key']",
@@ -126,6 +135,33 @@ async fn a_rule_for_get_counts_head_unless_it_says_otherwise() {
     let document = toml(&text).expect("valid");
     assert_eq!(passing(document.rules(), head).await, 5);
     assert_eq!(passing(document.rules(), || get("/")).await, 2);
+}
+
+#[tokio::test]
+async fn a_condition_on_the_header_host_is_on_the_host_in_each_version_of_http() {
+    for (target, field, is_when, is_unless) in [
+        ("http://a.example/", None, true, false),
+        ("/", Some("a.EXAMPLE.:8080"), true, false),
+        ("http://b.example/", None, false, true),
+        ("/", None, false, true),
+        // The application may read either.
+        ("http://b.example/", Some("a.example"), true, true),
+    ] {
+        let request = || {
+            let mut request = get(target);
+            let field = field.map(http::HeaderValue::from_static);
+            let host = field.map(|value| (http::header::HOST, value));
+            request.headers_mut().extend(host);
+            request
+        };
+        for (name, counts) in [("when", is_when), ("unless", is_unless)] {
+            let more =
+                format!("{name} = {{ header = {{ name = 'Host', equals = 'A.example:80' }} }}");
+            let document = toml(&one("\"constant\"", &more)).expect("valid");
+            let passed = passing(document.rules(), request).await;
+            assert_eq!(passed == 2, counts, "{target} {field:?} {name}");
+        }
+    }
 }
 
 #[cfg(feature = "axum")]

@@ -2,11 +2,16 @@
 
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::support::server::Server;
 
 const RULES: &str = "version = 1\n\
-    [[rules]]\nname = 'per-ip'\nlimit = 'fixed_window 1/h'\nby = 'client_ip'\nwhen = { path = '/a/{*rest}', methods = ['POST', 'HEAD'] }\n";
+    [[rules]]\nname = 'per-ip'\nlimit = 'fixed_window 1/h'\nby = 'client_ip'\nwhen = { path = '/a/{*rest}', methods = ['POST', 'HEAD'] }\n\
+    [[rules]]\nname = 'closed'\nlimit = 'none'\nby = 'constant'\nwhen = { header = { name = 'host', equals = 'closed.example' } }\n";
 
 fn server(style: &str) -> Server {
     let settings = format!(
@@ -189,4 +194,11 @@ async fn envoy_asks_with_the_method_and_the_path_of_its_client() {
         check(&server, Method::GET, "/checked", &client).await.0,
         404
     );
+    // The host is in the target, as over HTTP/2.
+    let mut socket = TcpStream::connect(&*server.addresses[0]).await.unwrap();
+    let asked = b"GET http://closed.example/check/ HTTP/1.1\r\nconnection: close\r\n\r\n";
+    socket.write_all(asked).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
 }

@@ -23,6 +23,9 @@ use crate::{
 /// [`NoKey::Ambiguous`]: a client must not be counted by one value while the application reads the other. An invalid name is an
 /// error when the rule is built.
 ///
+/// `header("host")` is the host of the request, in lower case, without port and final dot: that of the URI, as over HTTP/2, or of
+/// the field `Host`. If they differ, it is ambiguous.
+///
 /// A header whose value has many spellings gives its clients many budgets. For `Authorization`, count by
 /// [`authorization()`](crate::key::authorization()): whoever checks it takes `Bearer`, `bearer` and two spaces for the same.
 ///
@@ -33,7 +36,7 @@ use crate::{
 pub fn header(name: impl AsRef<str>) -> impl KeyExtractor + Clone + Debug {
     let name = header_name(name.as_ref());
     named("header", PartKind::HEADER, name, |head, name| {
-        only_line(head, name).map(Cow::Borrowed)
+        only_line(head, name)
     })
 }
 
@@ -71,13 +74,13 @@ pub fn metadata(name: impl AsRef<str>) -> impl KeyExtractor + Clone + Debug {
     named("metadata", PartKind::METADATA, name, |head, name| {
         let value = only_line(head, name)?;
         if !name.as_str().ends_with("-bin") {
-            return Ok(value.into());
+            return Ok(value);
         }
         match value.contains(&b',') {
             // A line may have several values, separated by commas.
             true => Err(NoKey::Ambiguous),
             false => BASE64
-                .decode(value)
+                .decode(&*value)
                 .map(Cow::Owned)
                 .map_err(|_| NoKey::Absent),
         }
@@ -121,15 +124,36 @@ pub fn cookie(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
     })
 }
 
-/// The value of a field that a request has on one line.
-pub(crate) fn only_line<'h>(head: &Head<'h>, name: &HeaderName) -> Result<&'h [u8], NoKey> {
+/// The value of a field that a request has on one line. Of `host`, its [host](host_of) in each version of HTTP.
+pub fn only_line<'h>(head: &Head<'h>, name: &HeaderName) -> Result<Cow<'h, [u8]>, NoKey> {
     let headers = head.headers;
+    if name == header::HOST {
+        let target = head.uri.authority().map(|it| it.as_str().as_bytes());
+        let fields = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let mut hosts = target.into_iter().chain(fields).map(host_of);
+        let host = hosts.next().ok_or(NoKey::Absent)?;
+        // The application may read either.
+        let is_one = hosts.all(|other| other == host);
+        return is_one.then_some(host.into()).ok_or(NoKey::Ambiguous);
+    }
     let value = match headers.len() == headers.keys_len() {
         // No field is repeated.
         true => headers.get(name).ok_or(NoKey::Absent),
         false => exactly_one(headers.get_all(name).iter()),
     };
-    value.map(|value| value.as_bytes().trim_ascii())
+    value.map(|value| value.as_bytes().trim_ascii().into())
+}
+
+/// The host of an authority in one spelling: in lower case, without user, port and final dot (RFC 9110 §4.2.3, §7.2).
+#[must_use]
+pub fn host_of(authority: &[u8]) -> Vec<u8> {
+    let user = authority.iter().rposition(|&b| b == b'@');
+    let host = authority[user.map_or(0, |at| at + 1)..].trim_ascii();
+    let port = host.iter().rposition(|&b| b == b':');
+    // An IPv6 address has colons of its own, in brackets.
+    let port = port.filter(|&at| !host[at..].contains(&b']'));
+    let host = &host[..port.unwrap_or(host.len())];
+    host.strip_suffix(b".").unwrap_or(host).to_ascii_lowercase()
 }
 
 /// The name, or an error message.
@@ -168,7 +192,7 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
 pub fn authorization() -> impl KeyExtractor + Clone + Debug {
     let name = Ok(header::AUTHORIZATION);
     named("authorization", PartKind::HEADER, name, |head, name| {
-        in_one_spelling(only_line(head, name)?).map(Cow::Owned)
+        in_one_spelling(&only_line(head, name)?).map(Cow::Owned)
     })
 }
 

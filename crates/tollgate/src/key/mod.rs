@@ -132,7 +132,7 @@ mod application;
 mod client_ip;
 mod extractor;
 mod extractor_fn;
-mod fields;
+pub(crate) mod fields;
 mod forwarded;
 pub(crate) mod look_ups;
 mod peer;

@@ -47,6 +47,40 @@ fn an_empty_header_is_no_key() {
 }
 
 #[test]
+fn the_header_host_is_the_host_of_the_request_in_each_version_of_http_and_spelling() {
+    let to = |target: &str, hosts: &[&str]| {
+        let mut head = with_lines("host", hosts);
+        head.uri = target.parse().expect("a target");
+        key(&header("host"), &head)
+    };
+    let host = |host| {
+        Ok(parts([
+            (PartKind::HEADER, "host"),
+            (PartKind::HEADER, host),
+        ]))
+    };
+    for (target, hosts, expected) in [
+        ("/", &["a.example"][..], host("a.example")),
+        ("/", &["A.Example:80"], host("a.example")),
+        ("/", &["a.example.:"], host("a.example")),
+        ("http://a.example/x", &[], host("a.example")),
+        (
+            "https://me@A.example.:443/x",
+            &["a.example"],
+            host("a.example"),
+        ),
+        ("/", &["[2001:DB8::1]:80"], host("[2001:db8::1]")),
+        ("/", &["[2001:db8::1]"], host("[2001:db8::1]")),
+        ("http://a.example/", &["b.example"], Err(NoKey::Ambiguous)),
+        ("/", &["a.example", "b.example"], Err(NoKey::Ambiguous)),
+        ("/", &[], Err(NoKey::Absent)),
+        ("/", &[":80"], Err(NoKey::Absent)),
+    ] {
+        assert_eq!(to(target, hosts), expected, "{target} {hosts:?}");
+    }
+}
+
+#[test]
 fn an_extension_counts_by_its_bytes() {
     let mut head = empty();
     assert_eq!(key(&extension::<Tenant>(), &head), Err(NoKey::Absent));
