@@ -7,8 +7,11 @@ use tollgate::{
     Head, RequestRule,
     condition::method_in,
     key::NoKey,
-    siblings::{KnownCondition, PathPattern, host_of, only_line, path_matches, words_are},
+    siblings::{
+        KnownCondition, PathPattern, STANDARD_METHODS, host_of, only_line, path_matches, words_are,
+    },
 };
+use tollgate_core::store::did_you_mean;
 
 use crate::{
     bindings::Side,
@@ -301,6 +304,11 @@ fn read_methods(item: Item<'_>) -> Vec<Method> {
     }
     let methods = named.filter_map(|item| {
         let text = item.text("a method as \"GET\"")?;
+        let meant = did_you_mean(text, STANDARD_METHODS).filter(|meant| *meant != text);
+        if let Some(meant) = meant {
+            let message = format!("{text:?} is no method of HTTP; did you mean {meant:?}?");
+            item.reader.problems.warn(message);
+        }
         let is_method = !["*", "ANY", "ALL"].contains(&text) && text == text.to_ascii_uppercase();
         let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_method);
         item.or_refuse(method.ok_or_else(|| format!(

@@ -218,9 +218,9 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
-/// What is wrong with a document: the first [`MOST`] problems.
+/// What is wrong with a document: the first [`MOST`] problems. And what is probably not meant in the rule that is read.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(RefCell<Vec<Problem>>);
+pub(crate) struct Problems(RefCell<Vec<Problem>>, RefCell<Vec<String>>);
 
 impl Problems {
     pub(crate) fn add(&self, span: Range<usize>, message: impl Into<String>) {
@@ -233,6 +233,15 @@ impl Problems {
             }
             problems.push(Problem { span, message });
         }
+    }
+
+    /// Notes what is right, and probably not meant.
+    pub(crate) fn warn(&self, message: String) {
+        self.1.borrow_mut().push(message);
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.1.take()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -130,12 +130,19 @@ impl RuleDocument {
     }
 
     /// What is right in it, and probably not meant, a sentence each: a rule by `header:authorization`, whose spellings are clients of their
-    /// own, `plans` without a `plan` that says which request has which, and a `max` of a cost that never fits the limit.
+    /// own, `plans` without a `plan` that says which request has which, a `max` of a cost that never fits the limit, a misspelt method,
+    /// and overrides that have ended.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.rules.iter().flat_map(|rule| {
             let name = &rule.name;
-            let of_rule = [rule.unused_plans(), rule.denied_without_cost()];
-            let warnings = rule.key.warnings().chain(of_rule.into_iter().flatten());
+            let of_rule = [
+                rule.unused_plans(),
+                rule.denied_without_cost(),
+                rule.ended_overrides(wall_clock()),
+            ];
+            let of_rule = of_rule.into_iter().flatten();
+            let noted = rule.warnings.iter().cloned();
+            let warnings = rule.key.warnings().chain(of_rule).chain(noted);
             warnings.map(move |warning| format!("{name}: {warning}"))
         })
     }

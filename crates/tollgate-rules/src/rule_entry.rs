@@ -8,7 +8,8 @@ use tollgate::{
     key::{constant, header},
 };
 use tollgate_core::{
-    AlgorithmKind, Block, Consistency, FNV, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet, fnv,
+    AlgorithmKind, Block, Consistency, FNV, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet, Tick,
+    fnv,
 };
 
 use crate::{
@@ -62,6 +63,8 @@ pub(crate) struct RuleEntry {
     /// What it says, as JSON.
     pub(crate) written: String,
     pub(crate) name: String,
+    /// What is right in it, and probably not meant.
+    pub(crate) warnings: Vec<String>,
     /// Whether it applies on the side that has read it.
     pub(crate) is_here: bool,
     pub(crate) limit: Quota,
@@ -296,6 +299,7 @@ impl RuleEntry {
         let entry = Self {
             written: item.value().to_string(),
             name: name?.to_owned(),
+            warnings: fields.reader.problems.take_warnings(),
             is_here,
             limit: limit?,
             key: key?,
@@ -379,6 +383,17 @@ impl RuleEntry {
                  always denied; write max = {limit}, or a limit or burst of at least {most}"
             )
         })
+    }
+
+    /// A warning, where overrides have ended.
+    pub(crate) fn ended_overrides(&self, now: Tick) -> Option<String> {
+        let ended = self.overrides.iter().filter(|it| it.term.until <= now);
+        let last = ended.clone().max_by_key(|it| it.term.until)?;
+        Some(format!(
+            "{} of its overrides are over, the last one since {}; remove them, or write a later until",
+            ended.count(),
+            last.term.timestamp()?
+        ))
     }
 
     /// The least that a limit may be for a request to pass.

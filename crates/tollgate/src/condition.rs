@@ -36,7 +36,7 @@ use crate::{
     head::Head,
     key::{KeyExtractor, client_ip},
     key_list::KeyList,
-    known_condition::{KnownCondition, path_matches},
+    known_condition::{KnownCondition, STANDARD_METHODS, path_matches},
     path_pattern::{PathPattern, prefix_mistake},
     routes::{PathShape, Routes, ShapeOf, whole_path},
 };
@@ -53,11 +53,6 @@ pub fn method_in(methods: impl IntoIterator<Item = Method>) -> impl Condition + 
     let holds = move |head: &Head<'_>| methods.contains(head.method);
     KnownCondition::new(Routes::default(), mistake, holds).into_fn()
 }
-
-/// Those of HTTP itself.
-const STANDARD_METHODS: [&str; 9] = [
-    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE",
-];
 
 /// Why no request has one of these methods.
 fn method_mistake(methods: &[Method]) -> Option<String> {

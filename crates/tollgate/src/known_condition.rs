@@ -10,6 +10,11 @@ use crate::{
     routes::{PathShape, Routes, ShapeOf, Words},
 };
 
+/// The methods of HTTP itself.
+pub const STANDARD_METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE",
+];
+
 /// A condition on a request: a closure, or one of the [module](crate::condition).
 #[must_use = "a condition does nothing until a rule has it"]
 pub trait Condition: Fn(&Head<'_>) -> bool + Send + Sync + 'static {}

@@ -263,7 +263,7 @@ pub mod siblings {
         key::target::path_parameter_key,
         key::trust::network,
         key_list::end_lists_by,
-        known_condition::{KnownCondition, path_matches, words_are},
+        known_condition::{KnownCondition, STANDARD_METHODS, path_matches, words_are},
         path_pattern::PathPattern,
         rate_limit::{
             Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout, preview_name,

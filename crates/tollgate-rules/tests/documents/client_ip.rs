@@ -182,6 +182,8 @@ fn what_is_right_and_probably_not_meant_is_warned_of() {
     let with_plan = format!("plan = \"plan\"\n{plans}");
     let cost = |most: u32| format!("cost = {{ header = 'x-cost', max = {most} }}\n{with_plan}");
     let denied = "costs 3 units, and fixed_window 2/min lets at most 2 pass at once";
+    let ended =
+        "[[overrides]]\nrule = 'rule'\nkey = 'a'\nlimit = '9/min'\nuntil = 2020-01-01T00:00:00Z";
     for (by, more, warned) in [
         ("'header:authorization'", "", Some("bearer s")),
         (
@@ -195,6 +197,21 @@ fn what_is_right_and_probably_not_meant_is_warned_of() {
         ("'tenant'", &with_plan, None),
         ("'tenant'", &cost(3), Some(denied)),
         ("'tenant'", &cost(2), None),
+        (
+            "'tenant'",
+            "when = { not = { methods = ['GET', 'POTS'] } }",
+            Some("\"POTS\" is no method of HTTP; did you mean \"POST\"?"),
+        ),
+        (
+            "'tenant'",
+            "when = { methods = ['QUERY', 'PURGE', 'REPORT'] }",
+            None,
+        ),
+        (
+            "'tenant'",
+            ended,
+            Some("1 of its overrides are over, the last one since 2020-01-01T00:00:00Z"),
+        ),
     ] {
         let document = toml(&crate::one(by, more)).expect("valid");
         let warnings: Vec<_> = document.warnings().collect();
