@@ -24,8 +24,8 @@
 //!
 //! - **It obeys server limits.** It reads what a server says about its budget. When nothing is left, requests wait in a FIFO
 //!   queue until the budget is refilled. While something is left, no request is delayed.
-//! - **It retries** what a server rejects for now (429, 503, `UNAVAILABLE`), never earlier than the server asks, and only
-//!   requests that are safe to repeat.
+//! - **It retries** what a server rejects for now (429, 503, `UNAVAILABLE`), no earlier than it asks or after
+//!   [ten minutes](ClientRateLimitLayer::max_retry_after), and only requests that are safe to repeat.
 //! - **It applies a limit of the client's own** ([`limit`](ClientRateLimitLayer::limit)) where a provider does not report one.
 //! - **No request waits longer than [`max_wait`](ClientRateLimitLayer::max_wait)**, whatever a server says.
 //!
