@@ -233,7 +233,7 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
         let app = Router::new().route("/", routing::get(handler).layer(attached()));
         let answer = send(&app, "/").await;
         assert_eq!(answer.status(), 500);
-        events.one(Level::ERROR, &[name, "per-account"]);
+        events.one(Level::ERROR, &[name, "per-account", "innermost layer"]);
     }
 }
 

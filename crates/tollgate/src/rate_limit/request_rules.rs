@@ -217,7 +217,7 @@ impl RequestRules {
         let found = rules.clone().find(|(_, rule)| rule.name() == name);
         found.ok_or_else(|| {
             let names = rules.map(|(_, rule)| rule.name());
-            RuleError::unknown("rule for handlers", name, names)
+            RuleError::unknown("rule for handlers of the innermost layer", name, names)
         })
     }
 
