@@ -33,6 +33,9 @@ const MAX_FILL: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
 /// Products stay below this, so that they are exact where numbers are doubles.
 const EXACT: u128 = 1 << 53;
 
+/// What to take in place of a bucket that is not exact.
+const ROUNDER: &str = "rounder rate, Quota::fixed_window, or count in larger units";
+
 /// There is no calendar without the feature.
 #[cfg(not(feature = "calendar"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -588,7 +591,7 @@ impl Quota {
         if denominator > u64::from(u32::MAX) {
             return Err(format!(
                 "{} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
-                 denominator above {}; take a rounder rate",
+                 denominator above {}; take a {ROUNDER}",
                 in_words(limit),
                 u32::MAX
             ));
@@ -596,14 +599,14 @@ impl Quota {
         // The whole µs of a unit are exact where the time to fill it up is not too long.
         let rest = u128::from(numerator % denominator);
         let (wrong, rate) = if micros(self.window()) > MAX_FILL {
-            ("takes more than a hundred years to fill up", "faster")
+            ("takes more than a hundred years to fill up", "faster rate")
         } else if u128::from(self.burst) * rest >= EXACT {
-            ("cannot be counted exactly", "rounder")
+            ("cannot be counted exactly", ROUNDER)
         } else {
             return Ok(());
         };
         Err(format!(
-            "a {what} of {} at {} every {period:?} {wrong}; take a smaller {what} or a {rate} rate",
+            "a {what} of {} at {} every {period:?} {wrong}; take a smaller {what} or a {rate}",
             in_words(self.burst),
             in_words(limit)
         ))
@@ -755,11 +758,20 @@ mod tests {
         }
         refused(
             Quota::gcra(4_294_967_311, MINUTE),
-            &["4294967311", "rounder"],
+            &[
+                "4294967311",
+                "rounder",
+                "Quota::fixed_window",
+                "larger units",
+            ],
         );
         refused(
             Quota::gcra(4_294_967_295, MINUTE),
             &["counted exactly", "smaller burst or a rounder"],
+        );
+        refused(
+            Quota::gcra(1 << 40, DAY),
+            &["counted exactly", "Quota::fixed_window", "larger units"],
         );
         refused(
             Quota::gcra(1, MAX_PERIOD).burst(4_294_967_295),
