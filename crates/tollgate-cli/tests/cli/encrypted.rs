@@ -88,5 +88,5 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
     let ran = program.run(&["doctor", "--ca", "other.pem"]);
     ran.assert(3, &["cannot be asked", "does it encrypt at this port?"]);
     let ran = program.run(&words("key status -H 'x-api-key: acme' --ca other.pem"));
-    ran.assert(3, &["not ready within"]);
+    ran.assert(3, &["not ready within", "begins with redis://"]);
 }

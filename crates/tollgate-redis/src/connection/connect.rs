@@ -85,7 +85,11 @@ impl Connector {
             Ok(connected)
         };
         timeout(within, connected).await.unwrap_or_else(|_| {
-            let what = format!("not ready within {within:?}");
+            let port = match self.address.is_encrypted {
+                true => "does not encrypt, an address begins with redis",
+                false => "encrypts, an address begins with rediss",
+            };
+            let what = format!("not ready within {within:?}; if this port {port}://");
             Err(ConnectError::new(ConnectErrorKind::Timeout, what))
         })
     }
