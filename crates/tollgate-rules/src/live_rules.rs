@@ -40,7 +40,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// lost count: see [`RulesHandle`](tollgate::RulesHandle). A document that is wrong changes nothing: the last good one stays in
 /// force, the mistake is an event at error level, once, and [`status`](Self::status) tells.
 ///
-/// Cheap to clone. Watching ends when the last clone is dropped; the layers go on with the rules that they have.
+/// Cheap to clone. Watching ends with the last clone, or with the tokio runtime in which it began; the layers go on with the rules that
+/// they have.
 ///
 /// ```
 /// use tollgate::{MemoryStore, RateLimitLayer};

@@ -558,7 +558,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Closed first: who is answered may connect anew.
         self.stream = Box::new(tokio::io::empty());
-        let lost = self.lost.take().unwrap_or_else(ConnectError::unneeded);
+        let lost = self.lost.take().unwrap_or_else(ConnectError::unserved);
         let not_sent = CallError::new(
             CallErrorKind::Unavailable,
             format!("the connection to Redis was lost before it was asked: {lost}"),

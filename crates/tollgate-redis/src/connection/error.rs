@@ -211,9 +211,9 @@ impl ConnectError {
         Self::new(ConnectErrorKind::Server, why)
     }
 
-    /// All callers of a connection are gone.
-    pub(super) fn unneeded() -> Self {
-        Self::server("it is no longer needed")
+    /// Its callers are gone, or the runtime ends.
+    pub(super) fn unserved() -> Self {
+        Self::server("its task has ended")
     }
 
     /// It is not known which server it is.

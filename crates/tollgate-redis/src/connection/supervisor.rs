@@ -167,8 +167,8 @@ async fn serve(
         () = moved(&connection.place, sentinels, options) => {
             ConnectError::server("another server is the master now")
         }
-        () = probe(shared) => ConnectError::unneeded(),
-        () = renew(connection.used, shared) => ConnectError::unneeded(),
+        () = probe(shared) => ConnectError::unserved(),
+        () = renew(connection.used, shared) => ConnectError::unserved(),
     };
     // While the breaker is open, no call comes.
     let is_well = shared.breaker.state() == BreakerState::Closed;

@@ -109,7 +109,7 @@ impl Observer {
     pub(crate) fn background_failed(&self, error: &CallError) {
         match error.kind() {
             CallErrorKind::Misconfigured | CallErrorKind::NotWritable if self.may_log() => {
-                log!(error: %error, "Redis refuses a call, and will until this is changed (logged at most every 10 s)");
+                log!(error: %error, "a call to Redis is refused, and will be until this is changed (logged at most every 10 s)");
             }
             CallErrorKind::Protocol if self.may_log() => {
                 log!(error: "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)");

@@ -43,7 +43,7 @@ with `Partition::ByRule`, one for each tenant.";
 impl RedisStore {
     /// Builds a store. `address` is an [`Address`], or a URL that is read as one. `namespace` begins the names of all states: two
     /// services must not share one by accident. `keys` says how clients are written in Redis. [`RedisStoreBuilder`] has what else may
-    /// be set. A wrong value is reported by [`connect`](RedisStoreBuilder::connect).
+    /// be set.
     #[doc(alias = "connect")]
     pub fn builder(
         address: impl TryInto<Address, Error: Into<SetupError>>,
@@ -347,13 +347,13 @@ impl RedisStoreBuilder {
     }
 
     /// Begins to connect, and does not wait for it: the application starts while Redis is down. Until there is a
-    /// connection, the rules' answers to a store failure apply.
+    /// connection, the rules' answers to a store failure apply. The connection ends with the tokio runtime of this call.
     ///
     /// # Errors
     ///
-    /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
-    /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address
-    /// wants an encrypted connection and there is no [`tls`](Self::tls) to say whom to trust.
+    /// The part of the address or the namespace that is wrong; the first setting that cannot be used; a cluster without a
+    /// [partition](Self::partition). There is no tokio runtime, or the address wants an encrypted connection and there is no
+    /// [`tls`](Self::tls) to say whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let keyspace = self.keyspace()?;
         let address = self.address?;
@@ -375,6 +375,7 @@ impl RedisStoreBuilder {
             Some((clock, _)) => clock.clone(),
             None => process_clock(),
         };
+        let sender = Arc::new(());
         let shared = Arc::new(StoreContext {
             backend,
             deadline,
@@ -389,11 +390,12 @@ impl RedisStoreBuilder {
             in_flight: Arc::default(),
             slot_term: self.slot_term,
             wake: Arc::default(),
+            sender: Arc::downgrade(&sender),
         });
         let in_use = Arc::<InUse>::default();
         // It ends by itself: slots may have to be told when all else is gone.
         let (sends, wake) = (Arc::clone(&in_use), Arc::clone(&shared.wake));
-        tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake));
+        tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake, sender));
         let mut tasks = JoinSet::new();
         #[cfg(feature = "metrics")]
         {
@@ -437,8 +439,7 @@ impl RedisStoreBuilder {
         Ok(keyspace)
     }
 
-    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
-    /// rather than begin on the rules' answers to a store failure. The server is not only connected to: it has taken a script
+    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should rather fail. The server is not only connected to: it has taken a script
     /// that writes, which one that is full, a replica, and one on which the user lacks rights refuse.
     ///
     /// # Errors

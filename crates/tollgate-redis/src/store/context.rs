@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU32, Ordering},
     },
     task::{Context, Poll, ready},
@@ -58,7 +58,13 @@ pub(super) struct StoreContext {
     pub(super) slot_term: Duration,
     /// Wakes the task that sends: something is due sooner than it expects.
     pub(super) wake: Arc<Notify>,
+    /// What that task holds. It ends before the store only with its runtime.
+    pub(super) sender: Weak<()>,
 }
+
+/// A service with several runtimes, or a static store in several tests.
+const RUNTIME_ENDED: &str = "the tokio runtime in which the store was connected has ended, and its connection with it: connect it \
+in a runtime that lasts as long as the store, or connect one in each";
 
 impl StoreContext {
     pub(super) fn instances(&self) -> u32 {
@@ -119,7 +125,7 @@ impl StoreContext {
             ))
         } else {
             self.observer.sent(what_for);
-            self.backend.send(call.command, by)
+            self.ask(call.command, by)
         };
         SentCall {
             context: Arc::clone(self),
@@ -132,7 +138,28 @@ impl StoreContext {
 
     /// Runs a script of another kind.
     pub(super) fn run(&self, command: Command) -> AnswerFuture {
-        self.backend.send(command, Instant::now() + self.deadline)
+        self.ask(command, Instant::now() + self.deadline)
+    }
+
+    fn ask(&self, command: Command, by: Instant) -> AnswerFuture {
+        match self.backend.send(command, by) {
+            AnswerFuture::Refused(_) if self.has_runtime_ended() => {
+                AnswerFuture::Refused(CallError::new(CallErrorKind::Misconfigured, RUNTIME_ENDED))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Why not every request goes to the server.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self.has_runtime_ended() {
+            true => Some(RUNTIME_ENDED.to_owned()),
+            false => self.backend.trouble(),
+        }
+    }
+
+    fn has_runtime_ended(&self) -> bool {
+        self.sender.strong_count() == 0
     }
 
     /// Runs a script that no request waits for. `None`: it has failed, and the observer knows.
@@ -333,7 +360,14 @@ mod tests {
     use tollgate_core::{Key, Limiter, Quota};
 
     use super::*;
-    use crate::{connection::stream::memory, keys::keys::Keys, store::redis_store::RedisStore};
+    use crate::{
+        connection::{
+            stream::memory,
+            supervisor::{LIFE, PROBE},
+        },
+        keys::keys::Keys,
+        store::redis_store::RedisStore,
+    };
 
     fn store(path: &str) -> RedisStore {
         RedisStore::builder(format!("unix://{path}"), "shop", Keys::plain())
@@ -387,6 +421,20 @@ mod tests {
         });
         assert!(caller.join().is_ok());
         until(|| is_done.load(Ordering::Relaxed)).await;
+    }
+
+    #[test]
+    fn a_store_whose_runtime_has_ended_says_so_and_asks_for_another() {
+        let [first, second] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build());
+        let (first, second) = (first.expect("a runtime"), second.expect("a runtime"));
+        let store = first.block_on(async { store("/nowhere") });
+        drop(first);
+        let probe = Command::new(&PROBE, &["key"], &["1", LIFE]);
+        let error = second.block_on(store.shared.run(probe));
+        let error = error.expect_err("its connection has ended");
+        assert_eq!(error.kind(), CallErrorKind::Misconfigured);
+        assert_eq!(store.connection_error(), Some(error.to_string()));
+        assert!(error.to_string().contains("runtime"), "{error}");
     }
 
     #[test]

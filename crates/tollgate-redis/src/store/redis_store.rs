@@ -104,7 +104,7 @@ impl RedisStore {
     /// requests from it. `None` while it does. In a cluster, of the first server with which something is wrong.
     #[must_use]
     pub fn connection_error(&self) -> Option<String> {
-        self.shared.backend.trouble()
+        self.shared.trouble()
     }
 
     /// Sends Redis all that this process has not sent yet, for an orderly end: it reports local usage, returns leases, and sends the
@@ -115,7 +115,7 @@ impl RedisStore {
     ///
     /// Call it when the service has stopped taking requests, before the runtime ends. Limiters and layers may still be there,
     /// or not: what they leave behind when they are dropped is waited for as well. While requests still arrive it takes all of
-    /// `within`, and the result includes the units that they took and that are not reported yet.
+    /// `within`.
     ///
     /// ```
     /// use std::time::Duration;

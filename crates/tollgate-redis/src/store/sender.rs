@@ -34,7 +34,12 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Sends what is due, until the last store, limiter and layer are gone, and Redis knows of no slots of this process. `wake` says that
 /// something is due sooner, or that the store is gone.
-pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Arc<Notify>) {
+pub(super) async fn run(
+    shared: Weak<StoreContext>,
+    in_use: Arc<InUse>,
+    wake: Arc<Notify>,
+    _runs: Arc<()>,
+) {
     loop {
         let Some(shared) = shared.upgrade() else {
             return;
