@@ -14,8 +14,12 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use tollgate::{RateLimitLayer, RequestRule, service::RateLimit};
-use tollgate_tests::app::{self, all, per_minute, stores};
+use tollgate_tests::{
+    app::{self, all, per_minute, stores},
+    events::Events,
+};
 use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
 
 fn two() -> RequestRule {
     all(per_minute("two", 2))
@@ -80,6 +84,17 @@ impl http_body::Body for NoBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(None)
     }
+}
+
+#[tokio::test]
+async fn a_layer_that_is_applied_twice_is_reported_once() {
+    let layer = app::layer([all(per_minute("four", 4))]);
+    let twice = app::behind(layer.clone()).layer(layer);
+    let events = Events::listen();
+    for _ in 0..2 {
+        assert_eq!(app::status(&twice, "/").await, 200);
+    }
+    events.one(Level::WARN, &["rule \"four\"", "apply it once"]);
 }
 
 #[tokio::test]

@@ -54,7 +54,8 @@ impl Headers {
     /// Adds the fields of a decision's verdicts, allowed or denied, made under `rules`: the rule set that `self` was made for. They were
     /// `decided` then by the clock of this machine, if that is known.
     ///
-    /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
+    /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units. Returns a
+    /// rule that it lists, too.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -62,14 +63,14 @@ impl Headers {
         verdicts: &[Verdict],
         rules: &RuleSet,
         decided: Option<Tick>,
-    ) {
-        if let Some(named) = &self.named {
-            named.write(map, rules, verdicts);
-        }
+    ) -> Option<usize> {
+        let named = self.named.as_ref();
+        let listed = named.and_then(|named| named.write(map, rules, verdicts));
         if self.has_single {
             let statuses = QuotaStatus::all(verdicts, rules).filter(|status| !status.is_of_slots);
             self.write_single(map, rules, &statuses.collect::<SmallVec<[_; 4]>>(), decided);
         }
+        listed
     }
 
     /// The fields of older styles, which report one rule.

@@ -80,8 +80,14 @@ impl Named {
         }
     }
 
+    /// Returns a rule that an inner limiter lists, too.
     #[inline]
-    pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, verdicts: &[Verdict]) {
+    pub(super) fn write(
+        &self,
+        map: &mut HeaderMap,
+        rules: &RuleSet,
+        verdicts: &[Verdict],
+    ) -> Option<usize> {
         let parts = &*self.parts;
         let mut line = Line::new();
         let mut expected = parts.usual.iter();
@@ -112,14 +118,14 @@ impl Named {
                 }
             }
         }
-        let Some(limits) = field_value(&line) else {
-            return;
-        };
+        let limits = field_value(&line)?;
         // Appends to the list of an inner limiter.
         if matches!(map.try_append(RATELIMIT, limits), Ok(true))
             && let Some(others) = parts.not_listed(map, verdicts)
         {
-            return self.write(map, rules, &others);
+            self.write(map, rules, &others);
+            let mut rules = verdicts.iter().map(Verdict::rule);
+            return rules.find(|rule| others.iter().all(|it| it.rule() != *rule));
         }
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
@@ -129,6 +135,7 @@ impl Named {
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
+        None
     }
 }
 

@@ -94,6 +94,7 @@ const UNKNOWN_PLAN: u8 = 1 << 4;
 const TOO_MANY_QUOTAS: u8 = 1 << 5;
 /// As many of its mistakes in quotas were reported as are.
 const QUOTA_MISTAKES_REPORTED: u8 = 1 << 6;
+const LISTED_WITHIN: u8 = 1 << 7;
 
 // Of the layer.
 const WRONG_NAME: u8 = 1;
@@ -249,6 +250,18 @@ impl Observer {
             diagnostics::warn(&format!(
                 "rule {name:?}: cost_by returns {more}{cost} units for a request, and the quota allows at most {limit} at \
                  once, so the request is always denied; cap the cost at {limit}, or use a larger limit or burst"
+            ));
+        }
+    }
+
+    /// A response from within has the quota of a rule with the same name.
+    pub(crate) fn listed_within(&self, rule: usize) {
+        if let Some(RuleReports { name, reported, .. }) = self.rules.get(rule).map(|it| &**it)
+            && reported.is_first(LISTED_WITHIN)
+        {
+            diagnostics::warn(&format!(
+                "rule {name:?}: a response has its quota from a limiter further in; if that is the same layer, each request counts \
+                 twice: apply it once; otherwise give one of the two rules another name"
             ));
         }
     }

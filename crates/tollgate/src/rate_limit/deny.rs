@@ -137,8 +137,10 @@ impl Config {
         verdicts: &[Verdict],
         decided: Option<Tick>,
     ) {
-        self.headers
-            .write(fields, verdicts, self.rules.set(), decided);
+        let listed = (self.headers).write(fields, verdicts, self.rules.set(), decided);
+        if let Some(rule) = listed {
+            self.rules.observer.listed_within(rule);
+        }
         if verdicts.len() > FEW_RULES
             && self.settings.protocol.of_response(fields) != WireProtocol::Http
             && field_bytes(fields) > MAX_GRPC_FIELDS
