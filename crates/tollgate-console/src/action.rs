@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::json;
-use tollgate::{Quota, error::RuleErrorKind, siblings::preview_name};
+use tollgate::{Quota, error::RuleErrorKind};
 use tollgate_core::sync::lock;
 use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
@@ -160,10 +160,10 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             let of_rule = layer_of(shared, *layer)?;
             lock(&shared.previews).remove(&(*layer, rule.clone()));
             // The application may have begun it, or ended it.
-            let limiter = of_rule.limiter();
-            let preview = limiter.rules().position(&preview_name(rule));
-            preview.ok_or_else(|| Wrong::input(format!("{rule} has no preview: it has ended")))?;
-            of_rule.handle().end_preview(rule).map_err(Wrong::input)?;
+            if !of_rule.handle().end_preview(rule).map_err(Wrong::input)? {
+                let message = format!("{rule} has no preview: it has ended");
+                return Err(Wrong::input(message));
+            }
             audit(who, because, format!("ended the preview of {rule}"))
         }
     };

@@ -305,7 +305,7 @@ fn a_preview_leaves_a_rule_of_its_name_alone() {
         .preview("image", window(30))
         .expect_err("the name is taken");
     assert!(error.to_string().contains("\"image-preview\""), "{error}");
-    handle.end_preview("image").expect("there is none");
+    assert!(!handle.end_preview("image").expect("there is none"));
     let limiter = layer.limiter();
     let rules = limiter.rules();
     assert!(rules.rules().len() == 2 && rules.all_enforced());

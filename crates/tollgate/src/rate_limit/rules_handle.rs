@@ -101,7 +101,7 @@ impl RulesHandle {
     /// let shadow = layer.handle().preview("per-key", Quota::gcra(30, MINUTE))?;
     /// assert_eq!(shadow, "per-key-preview");
     /// assert!(!layer.limiter().rules().rules()[1].is_enforced());
-    /// layer.handle().end_preview("per-key")?;
+    /// assert!(layer.handle().end_preview("per-key")?);
     /// assert_eq!(layer.limiter().rules().rules().len(), 1);
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
@@ -132,21 +132,22 @@ impl RulesHandle {
         Ok(name)
     }
 
-    /// Ends the [preview](Self::preview) of the rule with this name, if there is one.
+    /// Ends the [preview](Self::preview) of the rule with this name, and says whether there was one.
     ///
     /// # Errors
     ///
     /// As [`replace`](Self::replace).
-    pub fn end_preview(&self, rule: &str) -> Result<(), RuleError> {
+    pub fn end_preview(&self, rule: &str) -> Result<bool, RuleError> {
         let shadow = preview_name(rule);
-        self.edit(move |rules| Ok(without_preview(rules, &shadow).collect()))
+        let changed = self.edit(move |rules| Ok(without_preview(rules, &shadow).collect()))?;
+        Ok(changed.iter().any(|changes| !changes.is_empty()))
     }
 
     fn edit(
         &self,
         edit: impl FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError> + 'static,
-    ) -> Result<(), RuleError> {
-        LayerRules::replace_all(vec![(self.upgrade()?, Box::new(edit))]).map(drop)
+    ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        LayerRules::replace_all(vec![(self.upgrade()?, Box::new(edit))])
     }
 
     /// The limiter in force: the layer's budgets, for code outside of requests. `None` if the layer is gone.
