@@ -80,15 +80,20 @@ async fn respond_to(
     let (head, body) = request.into_parts();
     let path = head.uri.path().trim_start_matches('/');
     let access = &shared.parts.access;
-    let admitted = refuse_other_sites(&head).and_then(|()| access.check(&head));
+    let (is_get, is_post) = (head.method == Method::GET, head.method == Method::POST);
+    let file = FILES.iter().find(|(name, ..)| is_get && *name == path);
+    // What says nothing of a token is no try of one.
+    let is_open = access.shows_log_in() && (file.is_some() || is_post && path == "login");
+    let admitted = refuse_other_sites(&head).and_then(|()| match is_open {
+        true => Ok(()),
+        false => access.check(&head),
+    });
     if let Err(Refusal::Forbidden(why)) = admitted {
         tracing::warn!(target: "tollgate", "the console refuses a request: {why}");
         return Err(Wrong::new(StatusCode::FORBIDDEN, why));
     }
     let is_in = admitted.is_ok();
-    let (is_get, is_post) = (head.method == Method::GET, head.method == Method::POST);
-    let file = FILES.iter().find(|(name, ..)| *name == path);
-    if let Some((_, kind, text)) = file.filter(|_| is_get) {
+    if let Some((_, kind, text)) = file {
         return Ok(respond(StatusCode::OK, kind, *text));
     }
     Ok(match path {

@@ -114,8 +114,9 @@ async fn only_who_has_the_token_is_let_in() {
     let cookie = format!("a=b; {}", cookie.split(';').next().expect("a pair"));
     let fields = [("cookie", &*cookie)];
     assert_eq!(status(&router, "GET", "/state", &fields).await, 200);
-    // After the four above, by whatever way it comes.
+    // After the four above, by whatever way it comes; files say nothing of it.
     let bearer = [("authorization", "Bearer x")];
+    assert_eq!(status(&router, "GET", "/console.css", &bearer).await, 200);
     for tried in 4..11 {
         let request = Request::post("/login").header(json.0, json.1);
         let request = request.body(Body::from(r#"{"token":"x"}"#));
