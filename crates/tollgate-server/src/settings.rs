@@ -184,6 +184,13 @@ impl Settings {
 
     /// Lets paths begin at the folder of the file.
     fn resolve(&mut self, folder: &Path) {
+        let doors = self.grpc.iter_mut().chain(&mut self.http);
+        let of_doors = doors.map(|door| &mut door.listen);
+        for listen in of_doors.chain(&mut self.console).chain(&mut self.metrics) {
+            if let Listen::Unix(path) = listen.as_mut() {
+                *path = folder.join(&*path);
+            }
+        }
         if let Some(LedgerSettings { url: Some(url) }) = &mut self.ledger
             && let Some(file) = url.strip_prefix("sqlite:").filter(|it| !it.contains(':'))
         {

@@ -4,6 +4,7 @@ use std::{
     fs,
     ops::ControlFlow,
     os::unix::{fs::symlink, net::UnixListener},
+    path::Path,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -149,6 +150,14 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
         for says in says {
             assert!(said.contains(says), "{says:?} is not in:\n{said}");
         }
+        // As many, from wherever it is started.
+        let file = folder.path().join("server.toml");
+        let (_, elsewhere) = run(Path::new("/"), &["check", &file.to_string_lossy()]);
+        assert_eq!(
+            elsewhere.lines().count(),
+            said.lines().count(),
+            "{elsewhere}"
+        );
         let (code, at_start) = run(folder.path(), &["server.toml"]);
         assert!(
             code == 2 && at_start.contains(said.lines().next().expect("a line")),
