@@ -7,7 +7,7 @@ use redis::{Value, from_redis_value_ref};
 use serde_json::json;
 use tollgate::clock::Clock;
 use tollgate_core::Tick;
-use tollgate_redis::{Address, Place, Secret};
+use tollgate_redis::{Address, Keys, Partition, Place, RedisStore, Secret};
 use tollgate_rules::redis::Certificates;
 
 use crate::{
@@ -66,6 +66,13 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         secret: args.redis.secret.find()?,
         longest: None,
     };
+    let store = RedisStore::builder(
+        patient.address.clone(),
+        &args.redis.namespace,
+        Keys::plain(),
+    );
+    let checked = store.partition(Partition::One).check();
+    checked.map_err(|wrong| Failure::usage(format!("--namespace: {wrong}")))?;
     if args.rules.rules.is_some() {
         let rules = args.rules.document(&args.redis.secret)?.limiter_rules();
         patient.longest = rules.iter().map(|rule| rule.quota().window()).max();

@@ -412,8 +412,10 @@ fn what_cannot_be_done_says_what_would_help() {
     // A mistake that the grammar finds is JSON too.
     let (code, json) = program.json(&["key", "status", "--rule"]);
     assert!(code == 2 && json["error"].is_string(), "{json}");
-    let status = ["key", "status", "a", "--namespace", "a b"];
-    program.run(&status).assert(2, &["\"a b\""]);
+    for command in [&["key", "status", "a"][..], &["doctor"]] {
+        let ran = program.run(&[command, &["--namespace", "a b"]].concat());
+        ran.assert(2, &["\"a b\" is no namespace"]);
+    }
     let program = program.set("TOLLGATE_SECRET", "hunter2");
     program
         .run(&["key", "status", "a"])
