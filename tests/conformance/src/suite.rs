@@ -33,6 +33,8 @@ macro_rules! conformance_suite {
             time:
                 tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit,
                 retry_is_exact_after_a_change_of_plan,
+                windows_of_two_lengths_admit_the_longer_ones_limit_in_each_shorter_one,
+                what_is_owed_is_owed_under_a_shorter_window,
                 an_allowed_request_knows_to_the_tick_when_it_passes_again,
                 a_request_that_costs_nothing_knows_when_one_unit_fits;
         }

@@ -202,6 +202,56 @@ pub async fn who_has_used_up_a_longer_window_waits_for_no_more_than_a_shorter_on
     }
 }
 
+/// The limits of two versions of a service, which count in windows of two lengths.
+fn of_two_lengths() -> [[Quota; 2]; 5] {
+    let calendar = [(100, CalendarUnit::Month), (10, CalendarUnit::Day)];
+    let window = |of: fn(u64, Duration) -> Quota| [of(100, HOUR), of(10, MINUTE)];
+    [
+        calendar.map(|(limit, unit)| Quota::calendar(limit, unit)),
+        window(Quota::fixed_window),
+        window(Quota::sliding_window),
+        window(Quota::sliding_buckets),
+        window(Quota::sliding_log),
+    ]
+}
+
+pub async fn windows_of_two_lengths_admit_the_longer_ones_limit_in_each_shorter_one(
+    subject: &Subject,
+) {
+    for [long, short] in of_two_lengths() {
+        let (name, mut passed) = (long.to_string().replace([' ', '/'], "-"), 0);
+        let mut version = subject.limiter([Rule::new(&*name, long)]);
+        for turn in 0..200 {
+            let rule = Rule::new(&*name, [short, long][turn % 2]);
+            let other = subject.replacing(&[&version], [rule]);
+            version = other.expect("it replaces the other");
+            while version.took(&name, "a", 1).await {
+                passed += 1;
+            }
+            subject.clock().advance(short.window() / 20);
+        }
+        assert!(
+            (100..=1_100).contains(&passed),
+            "{passed} in ten of {short}"
+        );
+    }
+}
+
+pub async fn what_is_owed_is_owed_under_a_shorter_window(subject: &Subject) {
+    for [long, short] in of_two_lengths() {
+        if may_be_owed(&long) {
+            let name = long.to_string().replace([' ', '/'], "-");
+            let before = subject.limiter([Rule::new(&*name, long).debt(50)]);
+            charged(&before, &name, 124).await;
+            let after = subject.replacing(&[&before], [Rule::new(&*name, short).debt(50)]);
+            let after = after.expect("it replaces the other");
+            assert_eq!(owed_and_left(&after, &name).await, (25, 0), "{short}");
+            subject.clock().advance(short.window());
+            assert!(!after.took(&name, "a", 1).await, "{short}");
+        }
+    }
+}
+
 pub async fn retry_of_a_request_is_that_of_the_rule_that_denies_longest(subject: &Subject) {
     let quotas = quotas();
     for (n, one) in quotas.iter().enumerate() {
