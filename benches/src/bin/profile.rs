@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let (mut counts_instructions, mut is_understood) = (false, true);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--only" => only = arguments.next(),
+            "--only" => only = Some(arguments.next().unwrap_or_default()),
             "--next-to" => next_to = Some(arguments.next().unwrap_or_default()),
             "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
             "--instructions" => counts_instructions = true,
@@ -42,7 +42,11 @@ fn main() -> ExitCode {
     let named = |name: &String| ALL.iter().find(|scenario| scenario.name == name);
     let names = only.iter().chain(&next_to);
     let scenarios: Option<Vec<&Scenario>> = names.map(named).collect();
-    let (Some(scenarios), Some(count), true) = (scenarios, count, is_understood) else {
+    let (Some(scenarios), Some(count), true) = (
+        scenarios,
+        count,
+        is_understood && only.is_some() >= next_to.is_some(),
+    ) else {
         let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
         eprintln!(
             "usage: profile [--only <scenario> [--next-to <scenario> [--instructions]]] [--count <operations>]"

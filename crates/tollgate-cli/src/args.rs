@@ -139,16 +139,19 @@ impl RedisArgs {
                 "{why}\n`tollgate doctor` says what is wrong with a Redis"
             ))
         };
-        let store = match changes {
+        let made = match changes {
             true => builder.connect_within(PATIENCE).await,
             false => builder.connect(),
         };
-        let store = store.map_err(|wrong| match wrong.kind() {
+        let store = made.map_err(|wrong| match wrong.kind() {
             SetupErrorKind::NotConnected => failed(wrong.to_string()),
             _ => Failure::usage(wrong),
         })?;
         let connected = timeout(PATIENCE, store.connected()).await;
-        connected.map_err(|_| failed(store.connection_error().unwrap_or_default()))?;
+        connected.map_err(|_| {
+            let why = store.connection_error();
+            failed(why.unwrap_or_else(|| "Redis is not connected yet".to_owned()))
+        })?;
         Ok(store)
     }
 
@@ -162,14 +165,15 @@ impl RedisArgs {
         author: &Author,
     ) {
         let record = async {
+            let mut recorded = Ok(());
             if let Some(secret) = self.secret.find()? {
                 let redis = self.rules(&secret)?;
                 for client in clients {
                     let record = redis.record(kind, &client.rule, client.key_hash, what, author);
-                    record.await?;
+                    recorded = recorded.and(record.await);
                 }
             }
-            Ok::<_, Failure>(())
+            Ok::<_, Failure>(recorded?)
         };
         if let Err(wrong) = record.await {
             report::warn(&format!("the audit has no record of it: {}", wrong.message));

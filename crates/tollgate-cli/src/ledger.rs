@@ -259,7 +259,8 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let document = args.states.document().await?;
     let StateArgs { redis, keys, .. } = &args.states;
     let partition = keys.one_partition(redis)?;
-    let store = redis.store(keys, partition, args.repair).await?;
+    // A first write is refused to a user without rights, who would read no counter either.
+    let store = redis.store(keys, partition, true).await?;
     let rules = document.limiter_rules().into_iter();
     // Whatever processes decide by themselves, this one asks Redis.
     let exact = rules.map(|rule| rule.consistency(Consistency::Exact));

@@ -17,7 +17,7 @@ use std::{
     env,
     error::Error as _,
     io::{self, Write as _},
-    num::ParseIntError,
+    num::{IntErrorKind, ParseIntError},
     process::ExitCode,
 };
 
@@ -135,10 +135,19 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
     }
 }
 
+fn is_no_number(wrong: &ParseIntError) -> bool {
+    matches!(
+        wrong.kind(),
+        IntErrorKind::Empty | IntErrorKind::InvalidDigit
+    )
+}
+
 /// What would be right, where a parser says only what is wrong.
 fn right(wrong: &clap::Error) -> Option<&'static str> {
     match (wrong.source(), wrong.get(ContextKind::InvalidArg)) {
-        (Some(it), _) if it.is::<ParseIntError>() => Some("write a whole number"),
+        (Some(it), _) if (it.downcast_ref()).is_some_and(is_no_number) => {
+            Some("write a whole number")
+        }
         (Some(it), _) if it.is::<jiff::Error>() => {
             Some("write a time with its zone, as 2026-12-04T18:00:00Z")
         }

@@ -2,7 +2,7 @@
 //! are taken without one too.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
@@ -110,6 +110,7 @@ pub(crate) fn state(shared: &Shared) -> Value {
     for (number, (name, layer)) in shared.parts.layers.iter().enumerate() {
         let limiter = layer.limiter();
         let all = limiter.rules().rules();
+        let previews: HashSet<String> = all.iter().map(|it| preview_name(it.name())).collect();
         for rule in all {
             // Overrides are shown apart, whomever they are of.
             let of_requests =
@@ -120,10 +121,7 @@ pub(crate) fn state(shared: &Shared) -> Value {
             let mode = match rule.mode() {
                 Mode::Enforce => "enforced".to_owned(),
                 // No action knows it but that of its rule.
-                Mode::Shadow
-                    if !by.contains_key(rule.name())
-                        && (all.iter()).any(|it| preview_name(it.name()) == rule.name()) =>
-                {
+                Mode::Shadow if !by.contains_key(rule.name()) && previews.contains(rule.name()) => {
                     "preview".to_owned()
                 }
                 Mode::Shadow => "shadow".to_owned(),

@@ -88,7 +88,8 @@ fn remedy(wrong: &RedisError, is_encrypted: bool) -> &'static str {
     } else if has(&["certificate"]) {
         "name the authority that its certificate is from with --ca, and the server as the certificate does"
     // Redis waits for the end of a line, which the first bytes of an encrypted connection do not have.
-    } else if has(&["tls", "corrupt message", "reset by peer", "broken pipe"])
+    } else if has(&["tls", "corrupt message"])
+        || has(&["reset by peer", "broken pipe"]) && !is_encrypted
         || wrong.is_timeout() && is_encrypted
     {
         match is_encrypted {

@@ -201,8 +201,10 @@ pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
         }
     };
     asked.retain(|rule| (forgotten.iter()).any(|it| it.had_state && it.rule == rule.rule));
-    let record = redis.record(AuditKind::Reset, &asked, "starts anew", &author);
-    record.await;
+    if had_any {
+        let record = redis.record(AuditKind::Reset, &asked, "starts anew", &author);
+        record.await;
+    }
     let json = json!({ "had_state": had_any, "states": json });
     Ok(Report::new(text, json, had_any))
 }

@@ -68,6 +68,9 @@ pub(crate) struct LineFormat {
     is_json: bool,
 }
 
+/// What logs of Caddy have in an object `request`.
+const CADDY: [&str; 3] = ["client_ip", "method", "uri"];
+
 /// When a request came, and how it was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
@@ -108,8 +111,9 @@ impl LineFormat {
         let names = names.flat_map(|(name, value)| match value {
             // As Caddy has it.
             Value::Object(parts) if name == "request" => {
-                let parts = parts.into_iter();
-                let named = parts.map(|(part, _)| (part.clone(), format!("request.{part}")));
+                let names = parts.into_iter().map(|(part, _)| part);
+                let names = names.filter(|it| CADDY.contains(&it.as_str()));
+                let named = names.map(|part| (part.clone(), format!("request.{part}")));
                 named.collect()
             }
             _ => vec![(name.clone(), name)],
@@ -179,13 +183,13 @@ impl LineFormat {
         let missing = said
             .iter()
             .filter(|(_, path)| documents.iter().all(|it| node(it, path).is_none()));
-        let missing = missing.map(|(name, path)| {
+        let fields = missing.map(|(name, path)| {
             format!("--field {name}={path}: the first lines have nothing there")
         });
         let parts = ["path", "method"].into_iter().filter(|it| !self.has(it));
-        let parts =
+        let conditions =
             parts.map(|part| format!("no line has a {part}: conditions see each request as GET /"));
-        missing.chain(parts).collect()
+        fields.chain(conditions).collect()
     }
 
     /// Whether lines say how long requests took.

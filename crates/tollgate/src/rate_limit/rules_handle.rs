@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use tollgate_core::{Limiter, Quota, RuleError, RuleErrorKind, types::RuleChange};
+use tollgate_core::{FNV, Limiter, Quota, RuleError, RuleErrorKind, fnv, types::RuleChange};
 
 use crate::{
     diagnostics::wrong_setting,
@@ -171,10 +171,13 @@ fn by_these(rules: impl IntoIterator<Item: KeyedRule>) -> Box<EditFn> {
     Box::new(move |_| Ok(rules))
 }
 
-/// What a layer calls the shadow of a preview. A name has at most 64 letters: a long one is cut.
+/// What a layer calls the shadow of a preview. A name has at most 64 letters: the end of a long one is hashed.
 #[must_use]
 pub fn preview_name(rule: &str) -> String {
-    format!("{}-preview", rule.get(..56).unwrap_or(rule))
+    match rule.get(..47).filter(|_| rule.len() > 56) {
+        Some(begin) => format!("{begin}-{:08x}-preview", fnv(FNV, rule.as_bytes()) as u32),
+        None => format!("{rule}-preview"),
+    }
 }
 
 /// All rules but the preview of this name.
