@@ -9,7 +9,7 @@ use std::{
 use tollgate::key_list::KeyList;
 
 use crate::{
-    bindings::{Bindings, Side},
+    bindings::Bindings,
     document_error::{DocumentError, HiddenLines, line_of},
     document_tables,
     format::Format,
@@ -233,9 +233,7 @@ impl<'a> Assembly<'a> {
             all.push(["groups", "overrides", "switches"].map(|list| fields.items(list)));
         }
         let is_fine = self.parts.iter().all(|part| part.problems.is_empty());
-        // At the edge nothing sheds.
-        let sheds = self.document.shed.is_some() && self.bindings.side == Side::Service;
-        if let Some(first) = self.parts.first().filter(|_| is_fine && !sheds)
+        if let Some(first) = self.parts.first().filter(|_| is_fine)
             && self.document.rules.is_empty()
         {
             let message = "there is no rule; add one with name, limit and by";

@@ -276,7 +276,6 @@ impl LiveRules {
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.
     ///
-    /// It needs a rule: while it is there, a document without one is rejected.
     /// Several layers of one document are on one store. A clone of a layer shares its rules, and can be configured apart.
     ///
     /// A worker without requests keeps a layer, and takes its [limiter](RateLimitLayer::limiter) anew for each piece of work:
@@ -328,7 +327,7 @@ impl LiveRules {
     /// use tollgate::shed::Priority;
     /// use tollgate_rules::{Bindings, Format, LiveRules};
     ///
-    /// let text = "version = 1\nshed = { capacity = 200 }\n";
+    /// let text = "version = 1\nshed = { capacity = 200 }\nrules = [{ name = 'api', limit = '9/s', by = 'client_ip' }]\n";
     /// let rules = LiveRules::from_text(text, Format::Toml, Bindings::new())?;
     /// let shed = rules.shed_layer(|layer| {
     ///     layer.priority(|head| if head.uri.path() == "/pay" { Priority::P0 } else { Priority::P2 })

@@ -7,7 +7,7 @@ use tollgate_rules::{
     operators::{Descriptor, Explained},
 };
 
-use crate::{get, passing, says};
+use crate::{get, passing};
 
 fn read(text: &str, bindings: &Bindings) -> RuleDocument {
     RuleDocument::parse(text, Format::Toml, bindings).unwrap_or_else(|wrong| panic!("{wrong}"))
@@ -64,13 +64,6 @@ fn a_service_runs_with_rules_of_the_edge_alone() {
         "version = 1\n[[rules]]\nname = 'a'\nat = 'edge'\nlimit = '5/s'\nby = 'descriptor:to'\n";
     let store = tollgate::MemoryStore::new();
     assert!(RateLimitLayer::new(store, read(text, &Bindings::new()).rules()).is_ok());
-}
-
-#[test]
-fn a_document_that_only_sheds_is_none_at_the_edge() {
-    let text = "version = 1\nshed = { capacity = 9 }";
-    let error = RuleDocument::parse(text, Format::Toml, &Bindings::new().at_edge());
-    says(error.expect_err("nothing sheds there"), "there is no rule");
 }
 
 #[test]
