@@ -110,6 +110,8 @@ impl Request {
             // What later steps took would only come back if the store can be told.
             if takes
                 && verdict.outcome() == Outcome::Failed
+                // A ledger has its sum, and the store is asked once more.
+                && !verdict.is_forgotten()
                 && bound.rules.rule_of(check).is_some_and(denies)
             {
                 self.steps.clear();

@@ -139,8 +139,8 @@ fn settle_record(
     }))
 }
 
-/// The pauses before a record is taken away, in seconds: nine minutes in all.
-const PAUSES: [u64; 8] = [0, 1, 5, 15, 30, 60, 120, 300];
+/// The pauses after an attempt to take a record away, in seconds: nine minutes in all.
+const PAUSES: [u64; 7] = [1, 5, 15, 30, 60, 120, 300];
 
 /// A record that is opened, until it has a text. Dropped before, it is taken away again: its slots are not in use.
 struct OpenedRecord(Option<(Arc<RuleSetContext>, Reserved)>);
@@ -156,17 +156,25 @@ impl Drop for OpenedRecord {
         let Some((context, reserved)) = self.0.take() else {
             return;
         };
-        let store = Arc::clone(&context.store);
-        store.spawn(async move {
+        let (weak, runtime) = (Arc::downgrade(&context), context.store.runtime.clone());
+        let flushed = Arc::clone(&context.store.in_flight);
+        let mut attempt = Some((context, flushed));
+        runtime.spawn(async move {
             for pause in PAUSES {
-                sleep(Duration::from_secs(pause)).await;
+                let Some((context, flushed)) = attempt.take() else {
+                    return;
+                };
                 let answer = settle_record(&context, &reserved, &[], "-").await;
                 // Where the answer was lost, it is gone the next time.
                 if let Ok(()) | Err(StoreErrorKind::Gone) = answer.map_err(|error| error.kind()) {
                     return;
                 }
+                // Between attempts it keeps no store, and no flush waits for it.
+                drop((context, flushed));
+                sleep(Duration::from_secs(pause)).await;
+                let upgraded = weak.upgrade();
+                attempt = upgraded.map(|it| (Arc::clone(&it), Arc::clone(&it.store.in_flight)));
             }
-            context.store.observer.settlement_lost();
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The deny cache.
 
 use tollgate_core::{
-    Check, Consistency, Decision, MINUTE, Quota, Retry, Rule,
+    Check, Consistency, Decision, MINUTE, OnStoreError, Outcome, Quota, Retry, Rule, Verdict,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
@@ -132,6 +132,20 @@ fn units_that_go_back_when_another_place_denies_are_left() {
     let done = subject.finish(query, denied(60_000_000, 10_000), None);
     let verdict = done.decision.verdicts()[0];
     assert_eq!((verdict.remaining(), verdict.retry()), (5, Retry::Now));
+}
+
+#[test]
+fn a_failure_that_denies_ends_the_steps_and_a_forgotten_key_does_not() {
+    let quota = Quota::fixed_window(10, MINUTE);
+    let rule = |name| Rule::new(name, quota).on_store_error(OnStoreError::Deny);
+    let subject = Subject::on(BY_KEY, ["rule", "other"].map(rule));
+    let failed = Verdict::unanswered(0, 0, Outcome::Failed);
+    for (verdict, goes_on) in [(failed, false), (failed.forgotten(), true)] {
+        let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
+        let reply = Reply::new(Decision::new(subject.now(), [verdict], |_| true));
+        let next = query.finish(Ok(reply), subject.now());
+        assert_eq!(matches!(next, Next::Query(_)), goes_on);
+    }
 }
 
 #[test]
