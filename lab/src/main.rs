@@ -4,7 +4,6 @@
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 
 use clap::{Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use tollgate::shed::Priority;
 use tollgate_lab::{
     Consistency, Network, Workload,
@@ -48,8 +47,8 @@ struct Simulate {
     /// exact, deny-cache, leased-<percent> or eventual; may be given several times. Default: all
     #[arg(long)]
     consistency: Vec<Consistency>,
-    /// The round trip to the store, in us, ms or s
-    #[arg(long, default_value = "500us", value_parser = micros)]
+    /// The round trip to the store, in µs
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     round_trip: u64,
     /// How many virtual seconds a workload lasts
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3_600))]
@@ -84,16 +83,13 @@ fn overload(seeds: u64) {
                     seed,
                 };
                 let outcome = scene.run();
-                let served = f64::from(outcome.served[0]) / f64::from(outcome.offered[0].max(1));
-                let [p1, p2, p3] = [Priority::P1, Priority::P2, Priority::P3]
-                    .map(|class| outcome.shed_part(class));
                 let row = [
                     outcome.useful(scene),
-                    served,
+                    f64::from(outcome.served[0]) / f64::from(outcome.offered[0].max(1)),
                     outcome.p99(Priority::P0) / 100.0,
-                    p1,
-                    p2,
-                    p3,
+                    outcome.shed_part(Priority::P1),
+                    outcome.shed_part(Priority::P2),
+                    outcome.shed_part(Priority::P3),
                 ];
                 sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
             }
@@ -109,48 +105,17 @@ fn simulate(arguments: &Simulate) {
     let workloads = or_all(&arguments.only, &Workload::ALL);
     let consistencies = or_all(&arguments.consistency, &Consistency::ALL);
     let network = Network::new(arguments.round_trip);
-
-    let progress = ProgressBar::new((workloads.len() * consistencies.len()) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
-        progress.set_style(style);
-    }
     println!("{}", table::head());
     for workload in workloads {
         let scene = workload.draw(arguments.seed, f64::from(arguments.seconds));
         for consistency in consistencies {
-            progress.set_message(format!("{workload}, {consistency}"));
             if let Some(figures) = run(&scene, *consistency, network, arguments.seed) {
-                progress.suspend(|| {
-                    println!("{}", table::row(workload.name(), *consistency, &figures))
-                });
+                println!("{}", table::row(workload.name(), *consistency, &figures));
             }
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
 }
 
 fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { all } else { chosen }
-}
-
-fn micros(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let micros = match unit {
-        "us" | "µs" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        _ => 0,
-    };
-    match number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(micros))
-    {
-        Some(time @ 1..=10_000_000) => Ok(time),
-        _ => Err("a round trip is from 1us to 10s, such as 500us or 2ms".to_owned()),
-    }
 }

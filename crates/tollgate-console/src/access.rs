@@ -207,8 +207,8 @@ fn loopback(head: &Parts) -> Result<(), &'static str> {
         return Err("it comes through a proxy, behind which everybody is on this machine");
     }
     // The name of another site may point at this machine.
-    let name = host_of(host(head).unwrap_or_default().as_bytes());
-    let name = str::from_utf8(&name).unwrap_or_default();
+    let asked = host_of(host(head).unwrap_or_default().as_bytes());
+    let name = str::from_utf8(&asked).unwrap_or_default();
     let address = name
         .trim_start_matches('[')
         .trim_end_matches(']')

@@ -111,9 +111,9 @@ impl LineFormat {
         let names = names.flat_map(|(name, value)| match value {
             // As Caddy has it.
             Value::Object(parts) if name == "request" => {
-                let names = parts.into_iter().map(|(part, _)| part);
-                let names = names.filter(|it| CADDY.contains(&it.as_str()));
-                let named = names.map(|part| (part.clone(), format!("request.{part}")));
+                let parts = parts.into_iter().map(|(part, _)| part);
+                let known = parts.filter(|it| CADDY.contains(&it.as_str()));
+                let named = known.map(|part| (part.clone(), format!("request.{part}")));
                 named.collect()
             }
             _ => vec![(name.clone(), name)],
