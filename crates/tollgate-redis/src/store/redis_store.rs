@@ -333,7 +333,8 @@ pub(super) mod tests {
             .connect()
             .expect("a valid address and a runtime");
         store.connected().await;
-        let answer = with_unreported(&store).reserve(reserved(), MINUTE);
+        let rules = with_unreported(&store);
+        let answer = rules.reserve(reserved(), MINUTE);
         let error = answer.await.expect_err("nothing is answered");
         assert_eq!(error.kind(), StoreErrorKind::Timeout);
         sleep(HOUR).await;
