@@ -85,11 +85,12 @@ impl Connector {
             Ok(connected)
         };
         timeout(within, connected).await.unwrap_or_else(|_| {
-            let port = match self.address.is_encrypted {
-                true => "does not encrypt, an address begins with redis",
-                false => "encrypts, an address begins with rediss",
+            // The other way round a server ends the connection.
+            let hint = match self.address.is_encrypted {
+                true => "; if this port does not encrypt, an address begins with redis://",
+                false => "",
             };
-            let what = format!("not ready within {within:?}; if this port {port}://");
+            let what = format!("not ready within {within:?}{hint}");
             Err(ConnectError::new(ConnectErrorKind::Timeout, what))
         })
     }
