@@ -102,13 +102,11 @@ fn overload(seeds: u64) {
 }
 
 fn simulate(arguments: &Simulate) {
-    let workloads = or_all(&arguments.only, &Workload::ALL);
-    let consistencies = or_all(&arguments.consistency, &Consistency::ALL);
     let network = Network::new(arguments.round_trip);
     println!("{}", table::head());
-    for workload in workloads {
+    for workload in or_all(&arguments.only, &Workload::ALL) {
         let scene = workload.draw(arguments.seed, f64::from(arguments.seconds));
-        for consistency in consistencies {
+        for consistency in or_all(&arguments.consistency, &Consistency::ALL) {
             if let Some(figures) = run(&scene, *consistency, network, arguments.seed) {
                 println!("{}", table::row(workload.name(), *consistency, &figures));
             }

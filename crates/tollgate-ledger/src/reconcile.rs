@@ -149,7 +149,7 @@ impl Ledger {
                             break;
                         }
                     }
-                    // It may be the key of a rule before a change. What the other one lacks is told of that.
+                    // The rule may have had this key before a change. What the other key lacks is told for that key.
                     if is_counted {
                         continue;
                     }

@@ -141,7 +141,7 @@ impl Server {
             server.open(listener, Some(settings), door);
         }
         if let Some(recorder) = recorder.clone() {
-            // Times that are measured wait in lists, which must not grow where nobody reads them.
+            // The recorder keeps measured times in lists. Where nobody reads them, they must not grow.
             server.follows.spawn(async move {
                 let mut ticks = interval(Duration::from_secs(5));
                 loop {

@@ -439,8 +439,8 @@ impl RedisStoreBuilder {
         Ok(keyspace)
     }
 
-    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should rather fail. The server is not only connected to: it has taken a script
-    /// that writes, which one that is full, a replica, and one on which the user lacks rights refuse.
+    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail without Redis. The
+    /// server has taken a script that writes, which a full server, a replica, and one on which the user lacks rights refuse.
     ///
     /// # Errors
     ///
